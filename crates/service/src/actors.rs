@@ -1,4 +1,5 @@
-//! As whom files are touched: as the service's own user, or, where it runs as root for many, as the owner of each request.
+//! Chooses the account that touches files: the service's own user, or, if it runs as root for many,
+//! the owner of each request.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,22 +9,24 @@ use rustix::process::geteuid;
 
 use crate::credentials::{Behalf, Credentials};
 
-/// Who acts for whom.
+/// Account for each owner.
 #[derive(Debug, Default)]
 pub(crate) struct Actors {
-    /// Those that were looked up lately; none where all is done as the service's own user.
+    /// Accounts looked up lately; none if everything is done as the service's own user.
     known: Option<Accounts>,
-    /// Whether all is done with root's rights, and nobody said that those who have tokens may have these.
+    /// Set if everything is done with root's rights, and nobody has said that token holders may
+    /// have these.
     is_root_unsaid: bool,
-    /// What they have given to reach places elsewhere.
+    /// Credentials that users gave for remote places.
     pub(crate) credentials: Arc<Credentials>,
 }
 
 impl Actors {
-    /// Acts as owners where that is asked for. A service of root's that does not lends its rights only where that is said (`as_root`).
+    /// Returns the actors: owners if requested. A service that runs as root without owners lends
+    /// its rights only if that is configured (`as_root`).
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where this is not root.
+    /// [`ErrorKind::PermissionDenied`] if owners are requested without root.
     pub(crate) fn open(as_owners: bool, as_root: bool) -> Result<Self> {
         if as_owners && !geteuid().is_root() {
             return Err(
@@ -39,7 +42,7 @@ impl Actors {
         })
     }
 
-    /// The same, with what users have given.
+    /// Returns these actors with the users' credentials.
     pub(crate) fn with(self, credentials: Credentials) -> Self {
         Self {
             credentials: Arc::new(credentials),
@@ -47,10 +50,10 @@ impl Actors {
         }
     }
 
-    /// Sees that whoever is bound to some directories would not have files below them moved with root's rights.
+    /// Refuses to move files with root's rights for a caller that is bound to some directories.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where that is so.
+    /// [`ErrorKind::PermissionDenied`] in that case.
     pub(crate) fn refuse_roots_rights(&self, subject: String, below: &[PathBuf]) -> Result<()> {
         if !self.is_root_unsaid || below.is_empty() {
             return Ok(());
@@ -61,24 +64,25 @@ impl Actors {
             .hint("an operator starts it with --as-owners, or with --as-root where root's rights are meant"))
     }
 
-    /// Whether files are touched as owners of requests.
+    /// Returns whether files are touched as the owners of requests.
     pub(crate) fn are_owners(&self) -> bool {
         self.known.is_some()
     }
 
-    /// On whose behalf the files of a request are touched. Blocks where the name service is asked.
+    /// Returns on whose behalf the files of a request are touched. Blocks if the name service is
+    /// asked.
     ///
     /// # Errors
-    /// As [`Self::owner`].
+    /// Errors of [`Self::owner`].
     pub(crate) fn of(&self, record: &RequestRecord) -> Result<Behalf> {
         self.owner(&record.wishes.owner)
     }
 
-    /// The same of what is this owner's.
+    /// Returns on whose behalf an owner's files are touched.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it is nobody's in particular, or root's; [`ErrorKind::NotFound`] where this machine
-    /// knows no account of that name.
+    /// [`ErrorKind::PermissionDenied`] if there is no owner, or it is root; [`ErrorKind::NotFound`]
+    /// if this machine has no account of that name.
     pub(crate) fn owner(&self, name: &str) -> Result<Behalf> {
         let Some(known) = &self.known else {
             return Ok(self.elsewhere(name));
@@ -95,10 +99,12 @@ impl Actors {
         Ok(Behalf::new(known.actor(name)?, name, &self.credentials))
     }
 
-    /// The same of what a job of this user asks for: nobody's in particular where all is done as the service's own user.
+    /// Returns on whose behalf a job's requests of this user run: without owner if everything is
+    /// done as the service's own user.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] for root; [`ErrorKind::NotFound`] where this machine knows no account of that number.
+    /// [`ErrorKind::PermissionDenied`] for root; [`ErrorKind::NotFound`] if this machine has no
+    /// account of that number.
     pub(crate) fn user(&self, uid: u32) -> Result<Behalf> {
         let Some(known) = &self.known else {
             return Ok(self.elsewhere(""));
@@ -108,7 +114,7 @@ impl Actors {
         Ok(Behalf::new(actor, &name, &self.credentials))
     }
 
-    /// The same where no file of this machine is touched.
+    /// Returns on whose behalf remote files are touched, when no file of this machine is.
     pub(crate) fn elsewhere(&self, name: &str) -> Behalf {
         Behalf::new(Actor::oneself(), name, &self.credentials)
     }

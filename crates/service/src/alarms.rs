@@ -1,7 +1,8 @@
-//! Tells people outside what they must know: by webhook, e-mail or a program of theirs, before a deadline is missed and after.
+//! Notifies people by webhook, e-mail or program, before a deadline is missed and after.
 //!
-//! Each alarm follows the journal's events by itself, from the mark that it left: what was not told when the service was
-//! killed is told when it runs again, and what was told just then may be told twice, under the same id.
+//! Each alarm follows the journal's events on its own, from its mark. Events not sent when the
+//! service was killed are sent when it runs again. An event that was just being sent may arrive
+//! twice, under the same id.
 
 mod book;
 mod crew;
@@ -27,16 +28,16 @@ use notice::Notice;
 
 /// Events read from the journal at once.
 const BATCH: u32 = 256;
-/// How long a program that is told may run.
+/// Longest run of a notified program.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
-/// Between the first try that failed and the next; each one after waits twice as long.
+/// Pause after the first failed attempt; it doubles after each further one.
 const PAUSE_MIN: Duration = Duration::from_secs(5);
-/// Longest wait between two tries.
+/// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(900);
-/// What could not be told for so long is old news.
+/// Age at which an undelivered notice is dropped.
 const TRIED_FOR: Duration = Duration::from_secs(86_400);
 
-/// Somebody who is told, and how they are reached.
+/// Recipient of notices, and how to reach it.
 pub(crate) struct Teller {
     alarm: Alarm,
     way: Way,
@@ -49,10 +50,10 @@ enum Way {
 }
 
 impl Teller {
-    /// Makes ready to tell. Nothing is asked yet.
+    /// Prepares an alarm. Contacts nobody yet.
     ///
     /// # Errors
-    /// Those of the files that the alarm names.
+    /// Errors of the files that the alarm names.
     pub(crate) fn open(alarm: &Alarm) -> Result<Self> {
         let opened = match &alarm.way {
             book::Way::Webhook(of) => {
@@ -75,7 +76,7 @@ impl Teller {
         }
     }
 
-    /// Tries until it was told, or is old news.
+    /// Retries until the notice is delivered or too old.
     async fn insist(&self, notice: &Notice, happened: Timestamp, clock: &Clock) {
         let mut pause = PAUSE_MIN;
         loop {
@@ -95,28 +96,28 @@ impl Teller {
     }
 }
 
-/// Whether nobody needs to be told any more.
+/// Returns whether a notice is too old to be sent.
 fn is_old(happened: Timestamp, clock: &Clock) -> bool {
     clock.now().since(happened) >= TRIED_FOR
 }
 
-/// One that follows what happens, from the mark where it left.
+/// Follower of the events, from the alarm's mark.
 struct Follower {
     teller: Teller,
     mark: Mark,
 }
 
 impl Follower {
-    /// Goes on where it left.
+    /// Resumes from the mark.
     ///
     /// # Errors
-    /// Those of its mark.
+    /// Errors of its mark.
     fn take_up(store: &Store, teller: Teller) -> Result<Self> {
         let mark = Mark::open(store, &teller.alarm.name)?;
         Ok(Self { teller, mark })
     }
 
-    /// Tells what is to be told, as it happens.
+    /// Sends a notice for each selected event as it happens.
     ///
     /// # Errors
     /// The journal's, and those of writing the mark.
@@ -124,7 +125,7 @@ impl Follower {
         let store = &centre.store;
         let mut newest = centre.newest_event();
         loop {
-            // Marked before reading, so that an event between the two wakes the wait below.
+            // Marked before reading, so that an event in between wakes the wait below.
             newest.borrow_and_update();
             let after = self.mark.seq();
             let read = || store.journal(|journal| journal.events(None, after, BATCH));
@@ -168,7 +169,7 @@ impl Follower {
 
 fn notice_of(centre: &Centre, mark: &Mark, record: &EventRecord) -> Notice {
     let request = record.event.request;
-    // It may have been forgotten since.
+    // The request may have been forgotten since.
     let request = request.and_then(|request| centre.store.request(request).ok());
     Notice {
         id: mark.id_of(record.seq),
@@ -177,10 +178,10 @@ fn notice_of(centre: &Centre, mark: &Mark, record: &EventRecord) -> Notice {
     }
 }
 
-/// Tells an alarm, once, that it is being tried.
+/// Sends a test notice once.
 ///
 /// # Errors
-/// Those of its files, and of telling.
+/// Errors of its files, and of sending.
 pub async fn test_alarm(alarm: &Alarm) -> Result<()> {
     let now = Clock::default().now();
     let mut key = [0; 8];
@@ -202,7 +203,7 @@ pub async fn test_alarm(alarm: &Alarm) -> Result<()> {
     Teller::open(alarm)?.tell(&notice, now).await
 }
 
-/// Runs a program that reads what is told from its standard input.
+/// Runs a program with the notice on its standard input.
 async fn run(words: &[String], notice: &Notice) -> Result<()> {
     let [name, arguments @ ..] = words else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A record of who asked for a change, what was decided about requests, and what was removed for them.
+//! Records who requested a change, what was decided about requests, and what was removed for them.
 
 use std::{
     fs::OpenOptions,
@@ -18,13 +18,13 @@ use crate::{
     render::{moment, reason},
 };
 
-/// The file in which it is noted who asked for a change, and what was decided and removed. It is opened for each line, so that whoever moves it away gets no more of
-/// them.
+/// File that records who requested changes, and what was decided and removed. It is opened for each
+/// line, so a file that was moved away gets no more lines.
 #[derive(Debug)]
 pub(crate) struct Audit(PathBuf);
 
 impl Audit {
-    /// Sees that it can be written.
+    /// Checks that it can be written.
     ///
     /// # Errors
     /// The operating system's.
@@ -34,7 +34,7 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Notes a line, or several. Blocking.
+    /// Writes one or several lines. Blocking.
     pub(crate) fn note(&self, line: &str) -> posthaste_endpoint::Result<()> {
         let mut options = OpenOptions::new();
         let options = options.create(true).append(true).mode(0o600);
@@ -45,7 +45,8 @@ impl Audit {
     }
 }
 
-/// What a step has for the record: a line for each decision about a request, and for each removal. Blocking.
+/// Returns the lines of a step for the record: one for each decision about a request and each
+/// removal. Blocking.
 pub(crate) fn noted(
     centre: &Centre,
     at: Timestamp,
@@ -57,7 +58,7 @@ pub(crate) fn noted(
     lines.collect()
 }
 
-/// Whose a request is, and where its source lies.
+/// Returns the owner and source of a request.
 fn whose(centre: &Centre, request: RequestId) -> (Option<String>, Option<String>) {
     let Ok(record) = centre.store.request(request) else {
         return (None, None);

@@ -1,7 +1,8 @@
-//! A copy of all that a service keeps, made while it runs, to start another from.
+//! Copies a service's files while it runs, to start another service from.
 //!
-//! The journal is copied between two passes over the other files. So whatever it names is in the copy: it was there before, or was made
-//! between, and the second pass has it. What was removed meanwhile stays in the copy, where it is only in the way.
+//! The journal is copied between two passes over the other files. So everything that it names is in
+//! the copy: it existed before, or was made between, and the second pass has it. Files removed
+//! meanwhile stay in the copy, where they do no harm.
 
 use std::{
     collections::BTreeMap,
@@ -23,9 +24,9 @@ use crate::{
     render, secrets, store,
 };
 
-/// What else lies in a state directory is not the service's.
+/// Files of the service in a state directory; others are not the service's.
 const FILES: [&str; 4] = ["token", "centre", KEY_FILE, ADDRESS_KEY_FILE];
-/// Folders of files.
+/// Directories of the service's files.
 const FOLDERS: [&str; 6] = [
     "secrets",
     "keys",
@@ -34,25 +35,25 @@ const FOLDERS: [&str; 6] = [
     "source",
     store::MARKS,
 ];
-/// Folders in one another: more are not the service's.
+/// Deepest nesting of directories: deeper ones are not the service's.
 const DEPTH_MAX: u32 = 4;
 
-/// What says in a copy that it is one, and of when.
+/// File that marks a copy and gives its time.
 const NOTE: &str = "backup.json";
 
-/// Where the journal of a service is.
+/// Location of a service's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
     /// In the state directory.
     File,
-    /// In a database, at this address where the service wrote it down.
+    /// In a database, at this address if the service recorded it.
     Database(Option<String>),
 }
 
-/// What was copied.
+/// Contents of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// Where the journal is; one in a database is not copied.
+    /// Location of the journal; one in a database is not copied.
     pub journal: Whereabouts,
     /// Files in the copy, or that would be.
     pub files: u64,
@@ -60,12 +61,13 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-/// Copies what a service keeps in `state` into `folder`, whole and durable when this returns. The service may run meanwhile.
+/// Copies a service's files in `state` into `folder`, whole and durable when this returns. The
+/// service may run meanwhile.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when no service keeps anything in `state`, [`ErrorKind::Conflict`] when `folder` is there or the journal is
-/// locked, [`ErrorKind::Changed`] when a depot came and went meanwhile; the journal's and the operating system's. Then there is no
-/// copy.
+/// [`ErrorKind::NotFound`] if `state` has no service's files, [`ErrorKind::Conflict`] if `folder`
+/// exists or the journal is locked, [`ErrorKind::Changed`] if a depot came and went meanwhile; the
+/// journal's and the operating system's. Then there is no copy.
 pub fn back_up(state: &Path, folder: &Path) -> Result<Backup> {
     let whereabouts = check(state, folder)?;
     let draft = Draft::make(folder)?;
@@ -90,30 +92,30 @@ pub fn back_up(state: &Path, folder: &Path) -> Result<Backup> {
     if let Whereabouts::Database(Some(address)) = &whereabouts {
         secrets::write_private(&draft.folder.join(store::DATABASE), &format!("{address}\n"))?;
     }
-    // After all that the journal has of it.
+    // After everything that the journal names.
     note(&draft.folder, Clock::default().now())?;
     let counted = count(&draft.folder, whereabouts)?;
     draft.finish(folder)?;
     Ok(counted)
 }
 
-/// Bytes that this process has copied so far for the copy that it makes at `folder`; 0 when it makes none.
+/// Returns the bytes copied so far for this process's copy at `folder`; 0 if it makes none.
 #[must_use]
 pub fn copied_so_far(folder: &Path) -> u64 {
-    // What is renamed under the look is counted at the next.
+    // Files renamed during the look are counted at the next.
     count(&draft_of(folder), Whereabouts::File).map_or(0, |counted| counted.bytes)
 }
 
-/// What a copy would hold, were it made now.
+/// Returns what a copy made now would hold.
 ///
 /// # Errors
-/// As [`back_up`], as far as looking shows it.
+/// Errors of [`back_up`], as far as a look shows them.
 pub fn look(state: &Path, folder: &Path) -> Result<Backup> {
     let whereabouts = check(state, folder)?;
     count(state, whereabouts)
 }
 
-/// Finds the journal, and refuses what can't be copied, or can't be copied to.
+/// Finds the journal, and refuses a source or destination that can't be used.
 fn check(state: &Path, folder: &Path) -> Result<Whereabouts> {
     let shown = state.display().to_string();
     if !state.join("token").exists() {
@@ -183,13 +185,13 @@ fn parent(folder: &Path) -> PathBuf {
     }
 }
 
-/// A copy that is not whole yet: it goes when it does not become so.
+/// Unfinished copy, which is removed unless it is completed.
 struct Draft {
     folder: PathBuf,
     is_whole: bool,
 }
 
-/// Where this process makes the copy that becomes `folder`.
+/// Returns the path where this process makes the copy that becomes `folder`.
 fn draft_of(folder: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(folder.file_name().unwrap_or_default());
@@ -208,14 +210,14 @@ impl Draft {
         })
     }
 
-    /// Makes it durable and gives it its name.
+    /// Makes it durable and renames it to its final name.
     fn finish(mut self, folder: &Path) -> Result<()> {
         let opened = fs::File::open(&self.folder);
         let synced = opened.and_then(|opened| syncfs(&opened).map_err(io::Error::from));
         synced.map_err(|cause| failed("flush", &self.folder, cause).at(Locus::Destination))?;
         let renamed = renameat_with(CWD, &self.folder, CWD, folder, RenameFlags::NOREPLACE);
         let renamed = match renamed.map_err(io::Error::from) {
-            // Some file systems can't say so in one step.
+            // Some file systems can't do that in one step.
             Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => {
                 match fs::symlink_metadata(folder) {
                     Ok(_) => return Err(in_the_way(folder.display().to_string())),
@@ -243,7 +245,7 @@ impl Drop for Draft {
     }
 }
 
-/// What tells that a file is not the one it was.
+/// Attributes that show that a file was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -261,14 +263,14 @@ impl Stamp {
     }
 }
 
-/// Copies files that others replace, but never change.
+/// Copies files that are replaced but never changed.
 #[derive(Debug, Default)]
 struct Copier {
     copied: BTreeMap<PathBuf, Stamp>,
 }
 
 impl Copier {
-    /// Copies what is new or another since the last pass.
+    /// Copies files that are new or replaced since the last pass.
     fn pass(&mut self, state: &Path, folder: &Path) -> Result<()> {
         for file in FILES {
             self.copy(&state.join(file), &folder.join(file))?;
@@ -299,7 +301,7 @@ impl Copier {
 
     fn copy(&mut self, from: &Path, to: &Path) -> Result<()> {
         let mut file = match fs::File::open(from) {
-            // Nobody needs it any more.
+            // The file is no longer needed.
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file.map_err(|cause| failed("read", from, cause))?,
         };
@@ -315,7 +317,7 @@ impl Copier {
     }
 }
 
-/// Counts what is of a service in a folder.
+/// Counts a service's files in a directory.
 fn count(folder: &Path, journal: Whereabouts) -> Result<Backup> {
     let mut backup = Backup {
         journal,
@@ -358,9 +360,9 @@ impl Backup {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    /// The moment of the copy, RFC 3339.
+    /// Time of the copy, RFC 3339.
     made: String,
-    /// The release that made it.
+    /// Release that made it.
     version: String,
 }
 
@@ -373,11 +375,11 @@ fn note(folder: &Path, made: Timestamp) -> Result<()> {
     secrets::write_private(&folder.join(NOTE), &format!("{text}\n"))
 }
 
-/// Of when the copy is that a state directory was made as; none where it is no copy. All that the journal holds of before may have gone
-/// on elsewhere.
+/// Returns the time of the copy that a state directory was restored from; none if it was not. All
+/// requests in its journal may have progressed since.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when what says so can't be read; the operating system's.
+/// [`ErrorKind::Corrupt`] if the note can't be read; the operating system's.
 pub(crate) fn restored_from(state: &Path) -> Result<Option<Timestamp>> {
     let path = state.join(NOTE);
     let text = match fs::read_to_string(&path) {

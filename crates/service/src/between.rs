@@ -1,4 +1,4 @@
-//! Lets relays send to each other what they hold; nothing of it comes this way.
+//! Lets relays send their fragments to each other; no bytes pass through here.
 
 use std::{
     pin::pin,
@@ -24,11 +24,11 @@ use crate::{
     store::Store,
 };
 
-/// A fragment that is asked of a depot.
+/// Fragment requested from a depot.
 type Asked = (DepotId, FragmentIndex);
 
 impl Hands {
-    /// Lets relays carry out what is theirs alone.
+    /// Carries out commands between relays.
     pub(crate) fn relay(&mut self, command: Command, manner: Manner) {
         match command {
             Command::Forward {
@@ -101,7 +101,7 @@ impl Hands {
         }
     }
 
-    /// Lets one depot send on to another what it holds; nothing of it comes this way.
+    /// Lets one depot push a fragment to another; no bytes pass through here.
     fn forward(&mut self, from: DepotId, leg: Leg) {
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -119,7 +119,7 @@ impl Hands {
         self.keep_send(leg, handle);
     }
 
-    /// The same of a fragment that is on its way there from here.
+    /// Forwards a fragment that is still on its way there from here.
     fn follow(&mut self, from: DepotId, leg: Leg) {
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -132,7 +132,7 @@ impl Hands {
             let sending = async {
                 match lead {
                     Some(lead) => follow_fragment(&store, &depots, from, leg, lead).await,
-                    // What it was to follow has ended already.
+                    // The send that it was to follow has already ended.
                     None => forward_fragment(&store, &depots, from, leg).await,
                 }
             };
@@ -144,7 +144,8 @@ impl Hands {
         self.keep_send(leg, handle);
     }
 
-    /// Lets a destination take a chunk from depots that hold fragments of it, or a depot make one of them again.
+    /// Lets a destination gather a chunk from depots that hold fragments of it, or lets a depot
+    /// rebuild one of them.
     fn gather(&mut self, from: Vec<Asked>, leg: Leg) {
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
@@ -178,8 +179,9 @@ impl Hands {
     }
 }
 
-/// A relay of an older release can't send on: then nothing is, and the mind tries again ever more
-/// seldom. To carry it ourselves would take the centre's way out from what is not safe yet.
+/// Lets a relay push a fragment. A relay of an older release can't: then nothing moves, and the
+/// mind retries ever more rarely. Copying it through the service would take the centre's uplink
+/// from data that is not safe yet.
 async fn forward_fragment(
     store: &Store,
     depots: &Depots,
@@ -203,8 +205,8 @@ async fn forward_fragment(
     sent.await.map_err(|error| fault_of_forward(&error))
 }
 
-/// What lies in a store sends nothing: the other one takes it there, with the leave of the relay that has the store. From
-/// store to store nobody carries anything.
+/// Lets the other depot copy a fragment from a store, which can't send, with a presigned URL from
+/// the store's relay. Nobody copies from store to store.
 async fn take_fragment(store: &Store, giver: &Depot, taker: &Depot, leg: Leg) -> Result<(), Fault> {
     if !taker.takes.load(Ordering::Relaxed) {
         return Err(Fault::Other);
@@ -238,7 +240,8 @@ async fn take_fragment(store: &Store, giver: &Depot, taker: &Depot, leg: Leg) ->
     Err(of_giver.unwrap_or_else(|| fault_of_kind(kind_of(end.status))))
 }
 
-/// Lets a relay send on what is on its way to it. That ends after what it follows, and with that where it fails.
+/// Lets a relay push a fragment that is on its way to it. The push ends after the send that it
+/// follows, and fails with it.
 async fn follow_fragment(
     store: &Store,
     depots: &Depots,
@@ -250,7 +253,7 @@ async fn follow_fragment(
     let taker = depots.get(leg.depot).ok_or(Fault::Unreachable)?;
     let mut stored = lead.clone();
     let mut stored = pin!(follow::stored(&mut stored));
-    // A store is sent what is known to be whole.
+    // A store receives only fragments known to be complete.
     if !giver.follows.load(Ordering::Relaxed) || taker.lets_through.load(Ordering::Relaxed) {
         stored.await?;
         return forward_fragment(store, depots, from, leg).await;
@@ -281,7 +284,8 @@ async fn follow_fragment(
     }
 }
 
-/// The same of a relay that can't gather. Says how each did that was asked, and how it ended.
+/// Gathers a chunk for a relay that can't. Returns how each depot that was asked did, and the
+/// result.
 async fn gather_chunk(
     store: &Store,
     depots: &Depots,
@@ -316,7 +320,7 @@ async fn gather_chunk(
         .await
     {
         Ok(end) => end,
-        // It was refused as a whole: who sends has no part in that.
+        // The call was refused as a whole: no sender caused that.
         Err(error) => return (Vec::new(), Err(fault_of_kind(error.kind()))),
     };
     let giver = |sender: &SenderEnd| {
@@ -335,17 +339,17 @@ async fn gather_chunk(
     (givers, stored)
 }
 
-/// Why a fragment did not come from a depot; none where it did.
+/// Returns why a fragment did not come from a depot; none if it did.
 fn fault_of_sender(sender: &SenderEnd) -> Option<Fault> {
     match sender.status {
         200 => None,
-        // It no longer holds what it was to send, or something else.
+        // The depot no longer holds the fragment, or holds another one.
         404 | 422 => Some(Fault::SourceVanished),
         status => Some(fault_of_kind(kind_of(status))),
     }
 }
 
-/// The chunk as it is to be rebuilt, and its digest with those of its fragments after it.
+/// Returns the chunk to rebuild, its digest first and those of its fragments after it.
 fn rebuilt(store: &Store, leg: Leg) -> Option<(Rebuilt, Vec<posthaste_types::Digest>)> {
     let record = store.request(leg.request).ok()?;
     let Some(Scan::Sealed {

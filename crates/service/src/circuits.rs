@@ -1,9 +1,10 @@
-//! Circuits that the operator wrote down: offered to the mind, and asked for what it commands.
+//! Circuits that the operator configured: offered to the mind, and reserved at its command.
 //!
-//! What a provider knows us by is a key that is made of this centre's name and the reservation's number, so that whoever
-//! loses an answer, or is killed, asks again and gets the same. A reservation has a [`Keeper`](keeper::Keeper) from the
-//! command on until it is over. What a provider keeps under a key of ours that the mind does not know is given back by
-//! the [sweep](sweep_all): nothing stays reserved in vain.
+//! A provider knows a reservation by a key made of this centre's name and the reservation's number.
+//! So a service that loses an answer, or is killed, asks again and gets the same reservation. A
+//! [`Keeper`](keeper::Keeper) attends a reservation from the command until its end. The
+//! [sweep](sweep_all) releases reservations that a provider keeps under our keys and the mind does
+//! not know, so nothing stays reserved in vain.
 
 mod keeper;
 mod offer;
@@ -34,10 +35,10 @@ use keeper::{Keeper, Wish};
 pub(crate) use offer::offer;
 pub(crate) use sweep::sweep_all;
 
-/// Bytes of this centre's name: no two of those who share a provider draw the same.
+/// Bytes of this centre's name: enough that centres sharing a provider never draw the same.
 const NAME_BYTES: usize = 8;
 
-/// A circuit, and the conversation with who sells it.
+/// Circuit with the connection to its provider.
 #[derive(Debug)]
 pub(crate) struct Seller {
     pub(crate) circuit: Circuit,
@@ -48,19 +49,19 @@ pub(crate) struct Seller {
 #[derive(Debug)]
 pub(crate) struct Circuits {
     sellers: BTreeMap<CircuitId, Arc<Seller>>,
-    /// What our keys begin with; nothing where there are no circuits.
+    /// Prefix of our keys; empty if there are no circuits.
     centre: String,
-    /// What the mind was told is offered.
+    /// Terms last offered to the mind.
     told: Mutex<BTreeMap<CircuitId, CircuitTerms>>,
     clock: Clock,
 }
 
 impl Circuits {
-    /// Opens each circuit. One that can't be is left out, and that is said. Circuits that the mind has heard of by name
-    /// keep their numbers.
+    /// Opens each circuit. A circuit that can't be opened is left out and logged. Circuits that the
+    /// mind knows by name keep their numbers.
     ///
     /// # Errors
-    /// Those of the file with this centre's name, in the directory `state`.
+    /// Errors of the file with this centre's name, in the directory `state`.
     pub(crate) fn open(circuits: &[Circuit], state: &Path, mind: &Mind) -> Result<Self> {
         let told: BTreeMap<CircuitId, CircuitTerms> = mind.circuits().into_iter().collect();
         let mut numbers: BTreeMap<String, CircuitId> = BTreeMap::new();
@@ -99,13 +100,13 @@ impl Circuits {
         })
     }
 
-    /// What providers know a reservation of ours by.
+    /// Returns the key by which providers know a reservation of ours.
     pub(crate) fn key(&self, reservation: ReservationId) -> String {
         format!("{}-{reservation}", self.centre)
     }
 
-    /// What streams of a fragment name at the gateways on their way: the key of the reservation that the mind sends it under,
-    /// where a gateway sells that.
+    /// Returns the name that streams of a fragment give to gateways on their way: the key of the
+    /// reservation that the mind sends it under, if a gateway provides it.
     pub(crate) fn name_for(
         &self,
         mind: &Mind,
@@ -119,7 +120,7 @@ impl Circuits {
         Some(self.key(reservation))
     }
 
-    /// The reservation of ours that a key is of.
+    /// Returns the reservation of ours with this key.
     fn reservation_of(&self, key: &str) -> Option<ReservationId> {
         let number = key.strip_prefix(&self.centre)?.strip_prefix('-')?;
         number.parse().ok().filter(|id| self.key(*id) == key)
@@ -127,7 +128,8 @@ impl Circuits {
 }
 
 impl Seller {
-    /// Whether it is a gateway that carries streams by the name of their reservation, which is its key.
+    /// Returns whether it is a gateway that carries streams by the name of their reservation, which
+    /// is its key.
     fn is_named(&self) -> bool {
         match &self.circuit.approach {
             Approach::Local(_) => true,
@@ -135,7 +137,7 @@ impl Seller {
         }
     }
 
-    /// Whether it carries nothing but streams that name their reservation.
+    /// Returns whether it carries only streams that name their reservation.
     fn is_by_name_only(&self) -> bool {
         match &self.circuit.approach {
             Approach::Local(local) => local.flows.is_empty(),
@@ -144,7 +146,7 @@ impl Seller {
     }
 }
 
-/// The name that this centre drew at its first start with circuits.
+/// Returns the name that this centre drew at its first start with circuits.
 fn centre_name(path: &Path) -> Result<String> {
     if path.exists() {
         let name = secrets::read_private(path)?;
@@ -166,11 +168,11 @@ fn centre_name(path: &Path) -> Result<String> {
     Ok(name)
 }
 
-/// What the hands keep reserved.
+/// Reservations that the hands keep.
 pub(crate) struct Reservations {
     circuits: Arc<Circuits>,
     inputs: mpsc::Sender<Arrival>,
-    /// How each keeper hears what is wished of it.
+    /// Channels that tell each keeper what is wished of it.
     wishes: HashMap<ReservationId, watch::Sender<Wish>>,
 }
 
@@ -183,7 +185,7 @@ impl Reservations {
         }
     }
 
-    /// Carries out what is about reservations; other commands are none of its business.
+    /// Carries out commands about reservations, and ignores others.
     pub(crate) fn execute(&mut self, running: &mut JoinSet<()>, command: &Command) {
         self.wishes.retain(|_, wishes| !wishes.is_closed());
         #[expect(
@@ -243,7 +245,7 @@ impl Reservations {
         }
     }
 
-    /// Of one that has no keeper nobody knows at which circuit it is: all are looked through.
+    /// Releases a reservation without a keeper. Its circuit is unknown, so all are searched.
     fn give_back(&mut self, running: &mut JoinSet<()>, reservation: ReservationId) {
         if let Some(wishes) = self.wishes.get(&reservation) {
             return wishes.send_modify(Wish::give_back);

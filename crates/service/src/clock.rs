@@ -8,14 +8,14 @@ use tracing::error;
 
 use crate::render;
 
-/// The service's clock, which takes no large step.
+/// Clock of the service, which takes no large step.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     steady: SteadyClock,
 }
 
 impl Clock {
-    /// The time now, not before any time given earlier.
+    /// Returns the time now, never before a time returned earlier.
     pub(crate) fn now(&self) -> Timestamp {
         let (now, step) = self.steady.read();
         if let Some(Step { ahead, by }) = step {
@@ -29,10 +29,11 @@ impl Clock {
     }
 }
 
-/// Most that a journal may be ahead of this machine's clock: hosts that share one differ by less.
+/// Largest lead of a journal over this machine's clock: hosts that share one differ by less.
 const AHEAD_MAX: Duration = Duration::from_secs(600);
 
-/// Fails where the journal goes on until later than now: all that is submitted would count as late until then.
+/// Refuses a journal whose last entry is later than now: everything submitted would count as late
+/// until then.
 pub(crate) fn check_journal(known: Timestamp, now: Timestamp) -> Result<()> {
     if known <= now + AHEAD_MAX {
         return Ok(());

@@ -1,15 +1,15 @@
-//! What happened since the service started, for those who watch it from outside.
+//! Counts events since the service started, for monitoring.
 
 use posthaste_core::contract::Happening;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
-/// Labels of a figure: names and values.
+/// Labels of a metric: names and values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
-/// Counters live as long as the service: who watches adds up what restarts set to zero.
+/// Counters since the service started: monitoring adds up counters that restarts reset to zero.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
-    /// By what happened, as events are named.
+    /// Counters by event name.
     pub(crate) events: Family<Labels, Counter>,
 }
 

@@ -1,8 +1,8 @@
-//! Credentials that belong to users. The journal has them encrypted; `keys` has the key, in a file.
+//! Credentials of users. The journal has them encrypted; `keys` has the key, in a file.
 //!
-//! `NAME:path` in what somebody asks for means their own credential first, and the service's profiles after it. Which of both was meant
-//! is written down: an address of one's own credential is kept as `~NAME:path`, so that one that is removed later never comes to mean a
-//! profile that its owner may not use.
+//! `NAME:path` in a request means the user's own credential first, and the service's profiles after
+//! it. The chosen meaning is recorded: an address of one's own credential is kept as `~NAME:path`.
+//! So a credential that is removed later never comes to mean a profile that its owner may not use.
 
 mod addresses;
 mod keys;
@@ -29,35 +29,35 @@ use crate::{render, store::Store, tokens};
 pub(crate) use addresses::{query_of, shown};
 use keys::Keys;
 
-/// The file of the key in the state directory, where no other is named.
+/// Default name of the key file in the state directory.
 pub(crate) const KEY_FILE: &str = "credentials.key";
-/// The file of the key of signatures in addresses, in the state directory. It is never changed: requests that wait need it.
+/// Key file for signatures in addresses. It never changes, since waiting requests need it.
 pub(crate) const ADDRESS_KEY_FILE: &str = "addresses.key";
-/// Credentials that are kept: each is in memory.
+/// Most credentials: each is in memory.
 const CREDENTIALS_MAX: usize = 10_000;
-/// Of one owner.
+/// Limit per owner.
 const OWNED_MAX: usize = 100;
-/// What an address begins with that means one's own credential.
+/// Prefix of an address with the user's own credential.
 const OWN: char = '~';
 
-/// What is encrypted.
+/// Encrypted content.
 #[derive(Serialize, Deserialize)]
 struct Content {
     url: String,
     settings: BTreeMap<String, String>,
 }
 
-/// A credential of somebody's own.
+/// Credential of a user.
 pub(crate) struct Own {
     content: Content,
     profile: Profile,
     created: Timestamp,
-    /// No other has it, also none that takes its place.
+    /// Number that no other credential has, not even its replacement.
     pub(crate) number: u64,
 }
 
 impl Own {
-    /// What a mover is told, to open what lies there.
+    /// Returns the credential for a mover, to open the place.
     pub(crate) fn for_mover(&self) -> api::ChoreCredential {
         api::ChoreCredential {
             url: self.content.url.clone(),
@@ -68,11 +68,11 @@ impl Own {
 
 type Known = BTreeMap<(String, String), Arc<Own>>;
 
-/// All that users have given.
+/// All credentials of users.
 pub(crate) struct Credentials {
-    /// Held while something changes. None where nobody can give any.
+    /// Held during changes. None if users can't give credentials.
     keys: Mutex<Option<Keys>>,
-    /// What seals signatures in addresses.
+    /// Keys that seal signatures in addresses.
     address_keys: Mutex<Option<Keys>>,
     known: RwLock<Known>,
     numbers: AtomicU64,
@@ -99,11 +99,11 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Opens what the journal has with the key in a file, which need not be there where there is nothing to open.
+    /// Decrypts the journal's credentials with a key file, which may be missing without any.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where it is not the key that something was encrypted with, [`ErrorKind::NotFound`] where it is needed and
-    /// not there; [`ErrorKind::PermissionDenied`] where others can read it.
+    /// [`ErrorKind::Invalid`] if it is not the key of every credential, [`ErrorKind::NotFound`] if
+    /// it is needed and missing; [`ErrorKind::PermissionDenied`] if others can read it.
     pub(crate) fn open(
         key_file: &Path,
         address_key_file: &Path,
@@ -127,7 +127,7 @@ impl Credentials {
                     .hint("name the file with their key by --credentials-key")
             })?;
             let content = serde_json::from_slice(&content).map_err(|_| {
-                // What can't be read is not told: it may be a secret.
+                // The unreadable text is not shown: it may be a secret.
                 Error::new(ErrorKind::Corrupt, "read", shown_as(whose))
             })?;
             let own = credentials.own(content, record.created)?;
@@ -169,11 +169,11 @@ impl Credentials {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps one that somebody gives. It is durable, encrypted, when this returns. Blocking.
+    /// Stores a user's credential. It is durable and encrypted when this returns. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what opens nothing, [`ErrorKind::Conflict`] where there is one of that name or too many; those of the
-    /// journal and of the file with the key.
+    /// [`ErrorKind::Invalid`] for a credential that opens nothing, [`ErrorKind::Conflict`] if the
+    /// name exists or there are too many; those of the journal and of the key file.
     pub(crate) fn add(
         &self,
         store: &Store,
@@ -221,10 +221,10 @@ impl Credentials {
         Ok(())
     }
 
-    /// Forgets one. Blocking.
+    /// Removes a credential. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is none; the journal's.
+    /// [`ErrorKind::NotFound`] if there is none; the journal's.
     pub(crate) fn remove(&self, store: &Store, owner: &str, name: &str) -> Result<()> {
         let _changing = self.keys();
         if !store.journal(|journal| journal.remove_credential(owner, name))? {
@@ -235,10 +235,10 @@ impl Credentials {
         Ok(())
     }
 
-    /// Makes a new key, and encrypts all with it; says how many that were. Blocking.
+    /// Makes a new key, re-encrypts all credentials with it and returns their number. Blocking.
     ///
     /// # Errors
-    /// Those of the journal and of the file with the key. Whatever was done by then, all can still be opened.
+    /// Errors of the journal and of the key file. All credentials can still be opened then.
     pub(crate) fn rekey(&self, store: &Store) -> Result<u64> {
         let mut keys = self.keys();
         let keys = keys.as_mut().ok_or_else(unkept)?;
@@ -253,7 +253,7 @@ impl Credentials {
         Ok(records.len() as u64)
     }
 
-    /// Those of one owner; of all where none is named.
+    /// Returns the credentials of one owner, or of all owners if none is named.
     pub(crate) fn list(&self, owner: Option<&str>) -> Vec<api::Credential> {
         let known = self.known();
         let all = known.iter();
@@ -263,20 +263,20 @@ impl Credentials {
             .collect()
     }
 
-    /// Somebody's credential of this name.
+    /// Returns an owner's credential of this name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where they have none.
+    /// [`ErrorKind::NotFound`] if there is none.
     pub(crate) fn find(&self, owner: &str, name: &str) -> Result<Arc<Own>> {
         let key = (owner.to_owned(), name.to_owned());
         let own = self.known().get(&key).cloned();
         own.ok_or_else(|| unknown(owner, name))
     }
 
-    /// Seals the signature of an address, where it has one.
+    /// Seals the signature of an address, if it has one.
     ///
     /// # Errors
-    /// Those of making a key.
+    /// Errors of making a key.
     pub(crate) fn seal(&self, owner: &str, address: &mut String) -> Result<()> {
         match &mut *self.address_keys() {
             Some(keys) => addresses::seal(keys, owner, address),
@@ -284,15 +284,15 @@ impl Credentials {
         }
     }
 
-    /// Writes an address that somebody gave as it is kept: where it means their own credential, with `~` before it; where it has a
-    /// signature, with that sealed.
+    /// Rewrites a user's address to the kept form: with `~` before it if it means the user's own
+    /// credential, and with a sealed signature.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where it was written so already, and they have no such credential; those of making a key.
+    /// [`ErrorKind::NotFound`] if it has `~` without such a credential; those of making a key.
     pub(crate) fn claim(&self, owner: &str, address: &mut String) -> Result<()> {
         self.seal(owner, address)?;
         let Ok(location) = Location::parse(address.as_ref()) else {
-            // Who opens it says what is wrong.
+            // Opening it reports the problem.
             return Ok(());
         };
         if let Some(name) = own_name(&location) {
@@ -308,10 +308,11 @@ impl Credentials {
         Ok(())
     }
 
-    /// The address, as it is kept, of one that FTS's clients write, where somebody has a credential that is called as its host.
+    /// Returns the kept form of an address from FTS's clients, if the owner has a credential named
+    /// after its host.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it does not lie below the address of that credential.
+    /// [`ErrorKind::PermissionDenied`] if it does not lie below the address of that credential.
     pub(crate) fn of_host(&self, owner: &str, host: &str, address: &str) -> Result<Option<String>> {
         let Ok(own) = self.find(owner, host) else {
             return Ok(None);
@@ -332,7 +333,7 @@ impl Credentials {
     }
 }
 
-/// On whose behalf something is opened: with whose rights on this machine, and with whose credentials elsewhere.
+/// Rights of a user: those on this machine, and the user's credentials elsewhere.
 #[derive(Clone)]
 pub(crate) struct Behalf {
     actor: Actor,
@@ -357,7 +358,7 @@ impl Behalf {
         }
     }
 
-    /// Whose requests are made; nobody's in particular where that is empty.
+    /// Returns the owner of the requests; empty for nobody in particular.
     pub(crate) fn owner(&self) -> &str {
         &self.owner
     }
@@ -366,10 +367,10 @@ impl Behalf {
         &self.actor
     }
 
-    /// What opens a location for them.
+    /// Returns the access that opens a location on this behalf.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where it means a credential of theirs that is not there.
+    /// [`ErrorKind::NotFound`] if it means an own credential that does not exist.
     pub(crate) fn access(&self, access: &Access, location: &Location) -> Result<Access> {
         let mut access = access.acting(self.actor.clone());
         if !self.owner.is_empty() {
@@ -383,10 +384,10 @@ impl Behalf {
         Ok(access.with_given(format!("{OWN}{name}"), known_as, own.profile.clone()))
     }
 
-    /// An address that is kept, as it was given: to be opened, and never to be written down.
+    /// Returns the original form of a kept address, to be opened and never recorded.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where its signature was not sealed for them.
+    /// [`ErrorKind::Invalid`] if its signature was sealed for another owner.
     pub(crate) fn given(&self, address: &str) -> Result<String> {
         match &*self.credentials.address_keys() {
             Some(keys) => addresses::open(keys, &self.owner, address),
@@ -394,18 +395,18 @@ impl Behalf {
         }
     }
 
-    /// Writes an address as [`Credentials::claim`] does.
+    /// Rewrites an address with [`Credentials::claim`].
     ///
     /// # Errors
-    /// As [`Credentials::claim`].
+    /// Errors of [`Credentials::claim`].
     pub(crate) fn claim(&self, address: &mut String) -> Result<()> {
         self.credentials.claim(&self.owner, address)
     }
 
-    /// The credential of theirs that an address means, if it means one.
+    /// Returns the user's own credential that an address means, if any.
     ///
     /// # Errors
-    /// As [`Self::access`].
+    /// Errors of [`Self::access`].
     pub(crate) fn own(&self, address: &str) -> Result<Option<Arc<Own>>> {
         let location = Location::parse(address.as_ref())?;
         let name = own_name(&location);
@@ -414,7 +415,7 @@ impl Behalf {
     }
 }
 
-/// The name of one's own credential that a location means.
+/// Returns the name of the own credential that a location means.
 fn own_name(location: &Location) -> Option<&str> {
     match location {
         Location::Host {
@@ -430,22 +431,22 @@ fn own_name(location: &Location) -> Option<&str> {
     }
 }
 
-/// The address of the place of one's own credential.
+/// Returns the address of an own credential's place.
 pub(crate) fn address_in(name: &str) -> String {
     format!("{OWN}{name}:")
 }
 
-/// Whether a location means a credential of whoever gave it.
+/// Returns whether a location means its owner's own credential.
 pub(crate) fn is_own(location: &Location) -> bool {
     own_name(location).is_some()
 }
 
-/// An address as somebody wrote it who did not say whose credential it means.
+/// Returns an address as the user wrote it, without the mark of an own credential.
 pub(crate) fn unclaimed(address: &str) -> &str {
     address.strip_prefix(OWN).unwrap_or(address)
 }
 
-/// An address that is the same for nobody else: one of somebody's own credential with its owner before it.
+/// Returns an address that is unique to its owner: an own credential gets the owner before it.
 pub(crate) fn apart(owner: &str, address: &str) -> String {
     match address.starts_with(OWN) {
         true => format!("{owner}{address}"),
@@ -453,7 +454,7 @@ pub(crate) fn apart(owner: &str, address: &str) -> String {
     }
 }
 
-/// An address by the longer of two schemes that mean the same.
+/// Returns an address with the longer of two equivalent schemes.
 fn long_scheme(address: &str) -> std::borrow::Cow<'_, str> {
     match address.starts_with("dav") {
         true => format!("web{address}").into(),
@@ -492,7 +493,7 @@ fn show((owner, name): (&str, &str), own: &Own) -> api::Credential {
     }
 }
 
-/// What it is called where something goes wrong with it.
+/// Returns the name of a credential for error messages.
 fn shown_as((owner, name): (&str, &str)) -> String {
     match owner {
         "" => format!("credential {name}"),

@@ -1,4 +1,4 @@
-//! The depots in the books: how each is reached, how it is doing, what it takes.
+//! Registered depots: their connections, their status, their intake.
 
 mod fault;
 mod known;
@@ -32,32 +32,32 @@ use crate::{
     secrets,
 };
 
-/// One that says by itself how it is is asked when it has said nothing for this long: three of its turns.
+/// Silence after which a depot that reports by itself is asked: three reporting periods.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(90);
 
-/// Characters of hours that can't be read which are shown.
+/// Longest part of unreadable hours that is shown, in characters.
 const WORD_CHARS_MAX: usize = 64;
 
-/// Reservations whose connections to one depot are kept: more than are up at a time on the way to one.
+/// Reservations whose connections to a depot are kept: more than are up at once on the way to one.
 const RESERVED_MAX: usize = 16;
 
-/// How what is sent to a depot stands to others on its path.
+/// Relation of a send to other traffic on its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// It shares with them.
+    /// Shares the path with others.
     Ordinary,
-    /// It takes only what they leave.
+    /// Takes only what others leave.
     GivesWay,
-    /// It has what is reserved at gateways under this name, and makes way for nobody.
+    /// Uses the rate reserved under this name at gateways, and gives way to nobody.
     Reserved(String),
 }
 
-/// How what is sent for a command stands to all else that is sent.
+/// Relation of the sends for a command to all other sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manner {
     pub(crate) share: Share,
     pub(crate) haste: Haste,
-    /// The cap on what goes straight to an address, where one was asked for.
+    /// Rate limit of a direct export, if one was requested.
     pub(crate) rate_max: Option<ByteRate>,
 }
 
@@ -67,86 +67,86 @@ impl Manner {
     }
 }
 
-/// One depot.
+/// Depot with its connections.
 pub(crate) struct Depot {
     pub(crate) record: DepotRecord,
     pub(crate) client: RelayClient,
-    /// The same for what makes way for others.
+    /// Client for sends that give way.
     humble: RelayClient,
-    /// The same for streams of reservations, by what those are called at gateways; the one that was used last stands last.
+    /// Clients for streams of reservations, by their names at gateways; the last used is last.
     reserved: Mutex<Vec<(String, RelayClient)>>,
     pub(crate) secret: [u8; secrets::SECRET_BYTES],
     pub(crate) meter: Meter,
-    /// What movers gave to the network for it, and what of that has arrived.
+    /// Bytes that movers sent to it, and how many of those arrived.
     by_movers: (AtomicU64, AtomicU64),
-    /// The way that the mind knows to be taken.
+    /// Way that was last reported to the mind.
     told_way: AtomicUsize,
-    /// Whether it said that it can send on what it holds.
+    /// Set if it reported that it can push its fragments.
     pub(crate) forwards: AtomicBool,
-    /// Whether it said that it can send on what it still receives.
+    /// Set if it reported that it can push fragments that it still receives.
     pub(crate) follows: AtomicBool,
-    /// Whether it said that it can gather what others hold.
+    /// Set if it reported that it can gather fragments of others.
     pub(crate) gathers: AtomicBool,
-    /// The same: whether it can rebuild one fragment of a chunk.
+    /// Set if it reported that it can rebuild one fragment of a chunk.
     pub(crate) mends: AtomicBool,
-    /// Whether it said that it can measure the path to another.
+    /// Set if it reported that it can measure the path to another depot.
     pub(crate) measures: AtomicBool,
-    /// Whether it said that it can code chunks.
+    /// Set if it reported that it can code chunks.
     pub(crate) scatters: AtomicBool,
-    /// Whether it said that it can take a fragment as it is from another.
+    /// Set if it reported that it can copy a fragment unchanged from another depot.
     pub(crate) takes: AtomicBool,
-    /// Whether it said that it lets those who send and read through to a store, and does nothing with bytes itself.
+    /// Set if it reported that it redirects clients to a store, and handles no bytes itself.
     pub(crate) lets_through: AtomicBool,
     heard: Mutex<Heard>,
     pub(crate) beaten: Notify,
 }
 
-/// What was heard of a depot.
+/// Reports received from a depot.
 #[derive(Default)]
 struct Heard {
-    /// What it said last by itself, until somebody looks at it.
+    /// Last report, until it is read.
     beat: Option<Beat>,
-    /// When that was.
+    /// Time of that report.
     beat_at: Option<Instant>,
     joined: bool,
     at: Option<Instant>,
     version: Option<String>,
     connections: Option<u32>,
-    /// How much its machine has to do, as it said last.
+    /// Last reported load of its machine.
     load_permille: Option<u32>,
-    /// Which store it keeps everything in; none where it keeps things itself.
+    /// Store that holds everything; none if the depot stores data itself.
     store: Option<String>,
-    /// When it is lent, as it says; none where always.
+    /// Reported lending hours; none if always lent.
     hours: Option<HoursBody>,
-    /// The same, once understood.
+    /// Parsed lending hours.
     windows: Windows,
 }
 
-/// What a relay says by itself.
+/// Report that a relay sends by itself.
 pub(crate) enum Beat {
-    /// How it is.
+    /// Status of the relay.
     Lives(Box<RelayStatus>),
-    /// That it ends.
+    /// Announcement that the relay stops.
     Leaves,
 }
 
-/// What is told of a depot beside what the mind knows.
+/// Facts of a depot that the mind does not know.
 pub(crate) struct Acquaintance {
     pub(crate) joined: bool,
     pub(crate) version: Option<String>,
     pub(crate) connections: Option<u32>,
     pub(crate) heard_ago: Option<Duration>,
-    /// When it is lent, as it says; none where always.
+    /// Reported lending hours; none if always lent.
     pub(crate) hours: Option<HoursBody>,
 }
 
 impl Depot {
-    /// Who sends there. What goes under one reservation shares no connection with anything else.
+    /// Returns the client for a send. Streams of a reservation share no connection with others.
     pub(crate) fn sender(&self, manner: &Manner) -> RelayClient {
         let sender = match &manner.share {
             Share::Ordinary => self.client.clone(),
             Share::GivesWay => self.humble.clone(),
-            // What can't be named goes at best effort.
+            // A reservation without a name gets best effort.
             Share::Reserved(name) => self
                 .reserved_sender(name)
                 .unwrap_or_else(|_| self.client.clone()),
@@ -162,23 +162,23 @@ impl Depot {
             None => (name.to_owned(), self.client.reserved(name)?),
         };
         if reserved.len() >= RESERVED_MAX {
-            // What is under way over its connections goes on.
+            // Transfers under way over its connections continue.
             reserved.remove(0);
         }
         reserved.push((name, client.clone()));
         Ok(client)
     }
 
-    /// Lets what is sent from now on take this way as long as it opens.
+    /// Directs later sends over this way, as long as it opens.
     pub(crate) fn take_way(&self, way: usize, now: Instant) {
         self.client.take_way(way);
         self.told_way.store(way, Ordering::Relaxed);
         self.meter.turn(now);
     }
 
-    /// What it took since the last sample, once there is enough to say.
+    /// Returns the bytes received since the last sample, once there are enough.
     pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
-        // Most depots are at rest most of the time: the kernel isn't asked about each of their connections.
+        // Most depots are usually idle: the kernel isn't asked about each of their connections.
         if self.meter.is_at_rest() {
             return None;
         }
@@ -192,13 +192,13 @@ impl Depot {
         self.meter.sample(now, carried)
     }
 
-    /// A mover gave so much to the network for it, and so much has arrived.
+    /// Notes bytes that a mover sent and bytes that arrived.
     pub(crate) fn moved(&self, sent: u64, arrived: u64) {
         self.by_movers.0.fetch_add(sent, Ordering::Relaxed);
         self.by_movers.1.fetch_add(arrived, Ordering::Relaxed);
     }
 
-    /// What to tell the mind where connections take another way by themselves.
+    /// Returns the input for the mind if connections changed their way by themselves.
     pub(crate) fn turned(&self, now: Instant) -> Option<Input> {
         let way = self.client.way()?;
         if self.told_way.swap(way, Ordering::Relaxed) == way {
@@ -211,7 +211,7 @@ impl Depot {
         })
     }
 
-    /// The ways there are, for the mind, where there are several or were.
+    /// Returns the input with the known ways, if there are or were several.
     pub(crate) fn ways_found(&self, knows_several: bool) -> Option<Input> {
         let ways = self.client.ways();
         (ways.len() > 1 || knows_several).then_some(Input::WaysFound {
@@ -224,12 +224,12 @@ impl Depot {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It made itself known, and will say how it is.
+    /// Notes that it registered and will report its status.
     pub(crate) fn joined(&self) {
         self.heard().joined = true;
     }
 
-    /// It says how it is.
+    /// Records a report.
     pub(crate) fn beat(&self, beat: Beat) {
         let mut heard = self.heard();
         heard.joined = true;
@@ -239,13 +239,13 @@ impl Depot {
         self.beaten.notify_one();
     }
 
-    /// Whether it says so often how it is that it need not be asked.
+    /// Returns whether it reports often enough that it need not be asked.
     pub(crate) fn speaks(&self, now: Instant) -> bool {
         let beat_at = self.heard().beat_at;
         beat_at.is_some_and(|at| now.duration_since(at) < SILENT_AFTER)
     }
 
-    /// How it is: what it said by itself, or else what it answers.
+    /// Returns its status: its own report, or else its answer.
     pub(crate) async fn ask(&self) -> Result<RelayStatus> {
         let beat = self.heard().beat.take();
         match beat {
@@ -260,7 +260,7 @@ impl Depot {
         }
     }
 
-    /// What is told of it beside what the mind knows.
+    /// Returns the facts that the mind does not know.
     pub(crate) fn acquaintance(&self, now: Instant) -> Acquaintance {
         let heard = self.heard();
         let hours = heard.hours.as_ref().filter(|_| !heard.windows.is_always());
@@ -276,29 +276,30 @@ impl Depot {
         }
     }
 
-    /// When it is lent as far as it says itself.
+    /// Returns the lending hours that it reported itself.
     pub(crate) fn own_windows(&self) -> Windows {
         self.heard().windows.clone()
     }
 
-    /// How much its machine has to do, in thousandths of a core's for each core, as it said last.
+    /// Returns the last reported load of its machine, in thousandths of a core per core.
     pub(crate) fn load_permille(&self) -> Option<u32> {
         self.heard().load_permille
     }
 
-    /// The failure domain of all depots that keep everything in the same store, as it said last; none where it keeps things itself.
+    /// Returns the failure domain of all depots that keep everything in the same store, as last
+    /// reported; none if it stores data itself.
     pub(crate) fn domain_of_store(&self) -> Option<String> {
         let store = self.heard().store.clone()?;
         Some(format!("store-{store}"))
     }
 
-    /// Whether it lets those who send through to a store; none before it said anything.
+    /// Returns whether it redirects clients to a store; none before its first report.
     pub(crate) fn is_known_to_let_through(&self) -> Option<bool> {
         let is_known = self.heard().at.is_some();
         is_known.then(|| self.lets_through.load(Ordering::Relaxed))
     }
 
-    /// Notes what it said of itself.
+    /// Records its report.
     pub(crate) fn heed(&self, status: &RelayStatus) {
         self.lets_through
             .store(status.lets_through, Ordering::Relaxed);
@@ -320,12 +321,12 @@ impl Depot {
         self.mends.store(status.mends, Ordering::Relaxed);
         self.scatters.store(status.scatters, Ordering::Relaxed);
         self.takes.store(status.takes, Ordering::Relaxed);
-        // One that says by itself how it is was not asked.
+        // A relay that reports by itself was not asked.
         self.client.expect_passes(status.lets_through);
         self.measures.store(status.measures, Ordering::Relaxed);
     }
 
-    /// What cannot be read is ignored: a later release may have other forms.
+    /// Parses the reported hours. Ignores unreadable ones: a later release may have other forms.
     fn read_hours(&self, said: &HoursBody) -> Windows {
         let (name, open) = (&self.record.name, &said.open);
         let Ok(windows) = open.parse::<Windows>() else {
@@ -339,7 +340,7 @@ impl Depot {
     }
 }
 
-/// All depots in the books.
+/// All registered depots.
 #[derive(Default)]
 pub(crate) struct Depots {
     by_id: RwLock<BTreeMap<DepotId, Arc<Depot>>>,
@@ -362,8 +363,8 @@ impl Depots {
             .cloned()
     }
 
-    /// Another depot in the books that is the same relay: it shows the same key. That lies beside what it stores, in its directory and in
-    /// its bucket, so whoever shows it has the same disk.
+    /// Returns another registered depot that is the same relay: it shows the same key. The key lies
+    /// beside the relay's data, in its directory and bucket, so an equal key means the same disk.
     pub(crate) fn twin(&self, record: &DepotRecord) -> Option<Arc<Depot>> {
         let key = |record: &DepotRecord| record.fingerprint.parse::<Fingerprint>().ok();
         let ours = key(record)?;
@@ -400,7 +401,7 @@ impl Depots {
     }
 }
 
-/// Where the secret of the depot called `name` lies.
+/// Returns the path of the secret of the depot called `name`.
 pub(crate) fn secret_path(state: &std::path::Path, name: &str) -> PathBuf {
     state.join("secrets").join(name)
 }
@@ -424,10 +425,10 @@ pub(crate) fn parse_secret(text: &str, depot: &str) -> Result<[u8; secrets::SECR
         })
 }
 
-/// Connects nothing yet: makes the client that will.
+/// Makes the client, without connecting.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when the address makes no sense; those of reading a gateway's secret.
+/// [`ErrorKind::Invalid`] for an invalid address; those of reading a gateway's secret.
 pub(crate) fn open(
     record: DepotRecord,
     secret: [u8; secrets::SECRET_BYTES],
@@ -476,7 +477,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// One for which nobody answers.
+    /// Returns a depot that nobody answers for.
     pub(crate) fn depot() -> Depot {
         let record = DepotRecord {
             id: DepotId::new(1),

@@ -1,7 +1,7 @@
-//! Driver 1: feeds the mind what really happens and carries out what it commands.
+//! Driver 1: feeds the mind real inputs and carries out its commands.
 //!
-//! One loop. Inputs wait in a bounded queue; each turn takes what is there, steps the mind,
-//! journals the step, and only then starts what was commanded. So whatever was started is in the
+//! A single loop. Inputs wait in a bounded queue. Each turn takes the waiting inputs, steps the
+//! mind, journals the step, and only then starts the commands. So everything started is in the
 //! journal, and `kill -9` at any moment leaves a step done or not begun.
 
 mod glance;
@@ -45,21 +45,22 @@ use crate::{
 use glance::Glances;
 use remains::remains_of;
 
-/// Inputs that may wait. A full queue makes the hands wait, which slows the sends.
+/// Most waiting inputs. A full queue makes the hands wait, which slows the sends.
 pub(crate) const INPUTS_MAX: usize = 4096;
 /// Inputs taken in one step: bounds the transaction.
 const STEP_INPUTS_MAX: usize = 512;
-/// Inputs between snapshots: bounds the replay after a crash to about a second. Of many requests a snapshot takes long itself: there are at least
-/// a fourth as many inputs between two as requests that move.
+/// Inputs between snapshots: bounds the replay after a crash to about a second. A snapshot of many
+/// requests takes long itself, so there are at least a fourth as many inputs between two as moving
+/// requests.
 const SNAPSHOT_EVERY: usize = 8192;
 const REQUESTS_PER_INPUT: usize = 4;
 
-/// An input, with what must be journaled along.
+/// Input, with the records to be journaled along.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) input: Input,
     pub(crate) chunk: Option<ChunkRecord>,
-    /// Who waits until it is written down.
+    /// Notified once the input is in the journal.
     pub(crate) written: Option<oneshot::Sender<()>>,
 }
 
@@ -73,55 +74,55 @@ impl Arrival {
     }
 }
 
-/// The mind and what the loop and the API share.
+/// The mind, and state shared by the loop and the API.
 pub(crate) struct Centre {
     mind: Mutex<Mind>,
     pub(crate) store: Arc<Store>,
     pub(crate) depots: Arc<Depots>,
     pub(crate) flows: Arc<Flows>,
     pub(crate) opened: Arc<Opened>,
-    /// Where sources are handed out; nowhere where nobody asked for that.
+    /// Source server; unset if the operator wants none.
     pub(crate) lending: OnceLock<Lending>,
-    /// The ways on which rate can be reserved.
+    /// Circuits on which rate can be reserved.
     pub(crate) circuits: Arc<Circuits>,
     /// Stage-outs to addresses: where each writes, and what went wrong.
     pub(crate) outgoing: Arc<Outgoing>,
-    /// Ids that somebody submits under just now.
+    /// Ids of submissions under way.
     pub(crate) turns: Turns,
-    /// What users may have open.
+    /// Users' quotas of open requests.
     pub(crate) quotas: Quotas,
-    /// The scans that wait or run.
+    /// Waiting and running scans.
     pub(crate) scans: Arc<Scans>,
-    /// Where it is noted who asked for a change and what became of it, if anywhere.
+    /// Record of requested changes and their results, if configured.
     pub(crate) audit: Current<Option<Audit>>,
-    /// What was moved, and when.
+    /// History of transferred bytes.
     pub(crate) history: History,
-    /// The traces that requests belong to.
+    /// Traces of the requests.
     pub(crate) traced: Arc<Traced>,
-    /// How all requests stood when somebody last watched them.
+    /// States of all requests at the last look.
     pub(crate) glances: Glances,
-    /// Who else moves data.
+    /// Movers of data beside this process.
     pub(crate) movers: Arc<Movers>,
-    /// Directories that were listed for somebody.
+    /// Cached directory listings.
     pub(crate) listings: Arc<Listings>,
-    /// The gateways that some depots are reached through.
+    /// Gateways that lead to some depots.
     pub(crate) gateways: Gateways,
     pub(crate) clock: Clock,
     pub(crate) inputs: mpsc::Sender<Arrival>,
-    /// The rules of the site's purge.
+    /// Rules of the site's purge.
     pub(crate) purges: Purges,
-    /// What happened since the service started.
+    /// Counters since the service started.
     pub(crate) counts: Counts,
-    /// Number of the newest event: wakes those who stream events.
+    /// Number of the newest event: wakes event streams.
     newest_event: watch::Sender<u64>,
 }
 
 impl Centre {
-    /// Brings the mind back to where the journal left it.
+    /// Restores the mind from the journal.
     ///
     /// # Errors
-    /// The journal's, or [`ErrorKind::Corrupt`] when its newest snapshot can't be read; those of the file with this
-    /// centre's name.
+    /// The journal's, or [`ErrorKind::Corrupt`] if its newest snapshot can't be read; those of the
+    /// file with this centre's name.
     pub(crate) fn restore(
         store: Arc<Store>,
         inputs: mpsc::Sender<Arrival>,
@@ -139,7 +140,7 @@ impl Centre {
             })?,
         };
         for (at, step) in replay.steps {
-            // Already commanded and said before the crash.
+            // Already commanded and reported before the crash.
             mind.step(at, step, &mut Outbox::default());
         }
         let clock = Clock::default();
@@ -171,27 +172,27 @@ impl Centre {
         })
     }
 
-    /// Looks at the mind. Short: the loop waits meanwhile.
+    /// Locks the mind. Keep it short: the loop waits meanwhile.
     pub(crate) fn mind(&self) -> MutexGuard<'_, Mind> {
         self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A mind that knows the same, to be asked what it would decide: nothing comes of that.
+    /// Returns a copy of the mind, to ask what it would decide without effect.
     ///
     /// # Errors
-    /// When what it knows can't be read back.
+    /// Fails if its state can't be read back.
     pub(crate) fn copy_of_mind(&self) -> Result<Mind> {
         let known = self.mind().snapshot();
         Mind::restore(&known)
             .map_err(|cause| Error::new(ErrorKind::Other, "copy", "the mind").cause(cause))
     }
 
-    /// Hears of the number of the newest event.
+    /// Subscribes to the number of the newest event.
     pub(crate) fn newest_event(&self) -> watch::Receiver<u64> {
         self.newest_event.subscribe()
     }
 
-    /// What somebody was told of directories before this is no longer so.
+    /// Drops the listings that an input outdates.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else makes or removes files"
@@ -212,19 +213,19 @@ impl Centre {
         }
     }
 
-    /// Tells the mind something that needs nothing else journaled.
+    /// Sends an input that needs no further record.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`] when the service is ending.
+    /// [`ErrorKind::Cancelled`] if the service is ending.
     pub(crate) async fn tell(&self, input: Input) -> Result<()> {
         self.send(Arrival::bare(input)).await
     }
 
-    /// The same for people: it is in the journal when this returns, and the mind has taken it, so that nothing said to them is
-    /// lost or looks undone.
+    /// Submits a person's input: when this returns, the input is in the journal and the mind has
+    /// applied it. So no answer is lost or looks undone.
     ///
     /// # Errors
-    /// As [`Self::tell`].
+    /// Errors of [`Self::tell`].
     pub(crate) async fn put_down(&self, input: Input) -> Result<()> {
         let (written, done) = oneshot::channel();
         let arrival = Arrival {
@@ -235,11 +236,11 @@ impl Centre {
         done.await.map_err(|_| ending())
     }
 
-    /// Ends a request that somebody else wants no more: its scan, or what the mind makes of it. That is in the journal when this
-    /// returns.
+    /// Cancels a request that a component no longer wants: its scan, or its state in the mind. The
+    /// journal has that when this returns.
     ///
     /// # Errors
-    /// As [`Self::tell`].
+    /// Errors of [`Self::tell`].
     pub(crate) async fn give_up(&self, request: RequestId) -> Result<()> {
         if self.scans.cancel(request).await {
             return Ok(());
@@ -256,7 +257,7 @@ fn ending() -> Error {
     Error::new(ErrorKind::Cancelled, "tell", "the service, which is ending")
 }
 
-/// The loop.
+/// Loop that drives the mind.
 pub(crate) struct Driver {
     centre: Arc<Centre>,
     queue: mpsc::Receiver<Arrival>,
@@ -275,11 +276,12 @@ impl Driver {
         }
     }
 
-    /// Runs until nothing can be sent here any more, on a thread of its own: all that the mind keeps is allocated by that one then, and not
-    /// spread over what every thread holds for itself, of which a hundred thousand requests would take half as much memory again.
+    /// Runs until all senders of inputs are gone, on its own thread. So that thread allocates all
+    /// of the mind's state. Spread over all threads' allocators, a hundred thousand requests would
+    /// take half as much memory again.
     ///
     /// # Errors
-    /// The journal's: without it nothing may be started, so the service ends.
+    /// The journal's: nothing may be started without it, so the service ends.
     pub(crate) async fn run_until(mut self, is_cut: oneshot::Receiver<()>) -> Result<()> {
         tokio::select! {
             ended = self.run() => ended,
@@ -294,7 +296,7 @@ impl Driver {
         }
     }
 
-    /// Waits for inputs, or until the mind wants to be woken.
+    /// Waits for inputs, or until the mind's next wakeup.
     async fn wait(&mut self) -> Vec<Arrival> {
         let wakeup = self.centre.mind().next_wakeup();
         let now = self.centre.clock.now();
@@ -313,7 +315,7 @@ impl Driver {
         arrivals
     }
 
-    /// How what is sent by the command stands to others.
+    /// Returns how the sends of a command relate to other traffic.
     fn manner(&self, command: &Command) -> Manner {
         match *command {
             Command::Send {
@@ -400,7 +402,7 @@ impl Driver {
         }
         self.journal(now, &inputs, &chunks, &out, snapshot)?;
         for written in waiting {
-            // Who asked may have left.
+            // The caller may have left.
             let _ = written.send(());
         }
         for input in &inputs {
@@ -448,7 +450,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Notes what was decided and removed, where somebody wants that.
+    /// Records decisions and removals, if configured.
     fn note(&self, at: Timestamp, step: (&[Input], &[Event])) {
         let audit = self.centre.audit.get();
         let Some(audit) = (*audit).as_ref() else {

@@ -1,4 +1,4 @@
-//! Takes depots into the books: those that somebody adds, and those that make themselves known.
+//! Registers depots: those that an operator adds, and relays that register themselves.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::{
     monotonic, secrets,
 };
 
-/// Bytes of a depot's name.
+/// Longest name of a depot, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Adds a depot, or changes the facts of the one with that name. The relay is asked how it is doing first, so that a
-/// wrong address, key or secret is said at once.
+/// Adds a depot, or changes the facts of the one with that name. The relay is asked for its status
+/// first, so a wrong address, key or secret is reported at once.
 ///
 /// # Errors
-/// What is wrong with it; what asking the relay brought; the journal's.
+/// Invalid facts; errors of asking the relay; the journal's.
 pub(crate) async fn enlist(
     centre: &Arc<Centre>,
     watches: &mpsc::Sender<Arc<Depot>>,
@@ -47,10 +47,10 @@ pub(crate) async fn enlist(
     keep(centre, watches, record, secret).await
 }
 
-/// Writes down that a depot is reached elsewhere from now on, if it is: what answers there has its key.
+/// Records a depot's new address, if it changed: the relay that answers there has its key.
 ///
 /// # Errors
-/// What asking it there brought; the journal's.
+/// Errors of asking the relay there; the journal's.
 pub(crate) async fn follow(
     centre: &Arc<Centre>,
     watches: &mpsc::Sender<Arc<Depot>>,
@@ -101,7 +101,7 @@ async fn keep(
         (ours, theirs) => ours.or(theirs),
     };
     let free = status.free.min(depot.record.capacity);
-    // Whoever looks after the answer finds it.
+    // A caller that checks after the answer finds it.
     centre
         .put_down(Input::DepotUp {
             depot: depot.record.id,
@@ -113,10 +113,10 @@ async fn keep(
     Ok(depot)
 }
 
-/// Whether a depot may be called so, and lent so.
+/// Checks a depot's name and terms.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`], and why not.
+/// [`ErrorKind::Invalid`] with the reason.
 pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
     check_name(name)?;
     level(terms.level)?;
@@ -125,10 +125,10 @@ pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
     read_prices(terms).map(drop)
 }
 
-/// Whether a depot may be called so.
+/// Checks a depot's name.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`], and why not.
+/// [`ErrorKind::Invalid`] with the reason.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let named_well = name.len() <= NAME_BYTES_MAX
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -152,7 +152,7 @@ fn read_terms(terms: &api::LentTerms) -> Result<DepotTerms> {
     })
 }
 
-/// The names of failure domains, separated by commas.
+/// Parses the names of failure domains, separated by commas.
 fn domain(text: &str) -> Result<String> {
     DepotTerms::tidy_domain(text).ok_or_else(|| {
         let most = DepotTerms::DOMAINS_MAX;
@@ -161,7 +161,7 @@ fn domain(text: &str) -> Result<String> {
     })
 }
 
-/// Places to which leaving a depot has a price of its own.
+/// Most destinations with a separate egress price.
 const EGRESS_MAX: usize = 100;
 
 fn read_prices(terms: &api::LentTerms) -> Result<DepotPrices> {
@@ -187,7 +187,7 @@ fn read_prices(terms: &api::LentTerms) -> Result<DepotPrices> {
     })
 }
 
-/// What a depot costs beyond its terms, as the mind is told.
+/// Returns the input for the mind with a depot's costs beyond its terms.
 pub(crate) fn priced(record: &DepotRecord) -> Input {
     Input::DepotPriced {
         depot: record.id,
@@ -195,7 +195,7 @@ pub(crate) fn priced(record: &DepotRecord) -> Input {
     }
 }
 
-/// Below which load a depot is lent, as the mind is told.
+/// Returns the input for the mind with the load below which a depot is lent.
 pub(crate) fn bounded(record: &DepotRecord) -> Input {
     Input::LoadBounded {
         depot: record.id,
@@ -208,18 +208,18 @@ fn load_max(terms: &api::LentTerms) -> Result<Option<u32>> {
         .map_err(|why| Error::new(ErrorKind::Invalid, "read", "the most load").cause(why))
 }
 
-/// Most cores' worth of load for each core: more than any machine has.
+/// Largest load per core: more than any machine has.
 const LOAD_MAX: f64 = 1000.0;
 
-/// A load in thousandths as cores' worth for each core.
+/// Converts thousandths into a load per core.
 pub(crate) fn load(permille: u32) -> f64 {
     f64::from(permille) / 1000.0
 }
 
-/// A load as cores' worth for each core in thousandths.
+/// Converts a load per core into thousandths.
 ///
 /// # Errors
-/// What loads there are.
+/// The range of valid loads.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -234,7 +234,7 @@ pub(crate) fn load_permille(load: Option<f64>) -> core::result::Result<Option<u3
     }
 }
 
-/// What the mind is told of a depot in the books.
+/// Returns the input for the mind that adds a registered depot.
 pub(crate) fn added(record: &DepotRecord) -> Input {
     Input::DepotAdded {
         depot: record.id,
@@ -244,7 +244,7 @@ pub(crate) fn added(record: &DepotRecord) -> Input {
     }
 }
 
-/// On which terms a depot is lent, as the mind is told.
+/// Returns the input for the mind with the terms on which a depot is lent.
 pub(crate) fn lent(depot: &Depot) -> Input {
     Input::DepotLent {
         depot: depot.record.id,
@@ -252,26 +252,27 @@ pub(crate) fn lent(depot: &Depot) -> Input {
     }
 }
 
-/// On which terms a depot is lent: in the hours of the books, by the centre's clock as it is now, as far as those are
-/// hours that the relay says too. Those that keep everything in one bucket or container fail together.
+/// Returns the terms of a depot: its registered hours, by the centre's current clock, intersected
+/// with the relay's own. Depots that keep everything in one bucket or container share a failure
+/// domain.
 pub(crate) fn terms(depot: &Depot) -> DepotTerms {
     let mut terms = depot.record.terms.clone();
     let windows = by_our_clock(terms.windows);
     terms.windows = windows.meeting(&depot.own_windows());
-    // First of all: no more than so many domains are heeded.
+    // Comes first, since the number of domains is limited.
     if let Some(store) = depot.domain_of_store() {
         terms.domain = format!("{store},{}", terms.domain);
     }
     terms
 }
 
-/// Hours by the centre's clock as it is now.
+/// Returns the hours by the centre's current clock.
 pub(crate) fn by_our_clock(windows: Windows) -> Windows {
     let ahead_s = jiff::Zoned::now().offset().seconds();
     windows.ahead_of_utc(ahead_s / 60)
 }
 
-/// How many hops from the centre a depot lies.
+/// Returns the input for the mind with a depot's hops from the centre.
 pub(crate) fn levelled(record: &DepotRecord) -> Input {
     Input::DepotLevelled {
         depot: record.id,
@@ -279,10 +280,10 @@ pub(crate) fn levelled(record: &DepotRecord) -> Input {
     }
 }
 
-/// Most hops from the centre: more would say nothing.
+/// Most hops from the centre: more would mean nothing.
 const LEVEL_MAX: u8 = 9;
 
-/// Nought says that how far it is decides.
+/// Parses a level: 0 means that the distance decides.
 fn level(level: Option<u8>) -> Result<u8> {
     let level = level.unwrap_or(1);
     if level <= LEVEL_MAX {
@@ -302,10 +303,10 @@ fn hours(text: Option<&str>) -> Result<Windows> {
     Ok(read.unwrap_or_default())
 }
 
-/// Most that a gigabyte may be said to cost, in dollars.
+/// Highest price of a gigabyte, in dollars.
 const USD_MAX: f64 = 1e6;
 
-/// Dollars as millionths of them.
+/// Converts dollars to millionths of a dollar.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! How far sends from here are, for what follows them from relay to relay.
+//! Progress of sends from here, for forwards that follow them.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use tokio::sync::watch;
 
 use crate::hands::Leg;
 
-/// How far a send is. Dropped before it is stored, it failed.
+/// Progress of a send. If it is dropped before it is stored, the send failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lead {
-    /// The fragment is being read, or waits its turn.
+    /// Being read, or waiting its turn.
     Waits,
-    /// It is on its way, and has this digest.
+    /// Under way, with this digest.
     Begun(Digest),
-    /// It is stored, and the mind was told.
+    /// Stored, and reported to the mind.
     Stored,
 }
 
@@ -23,12 +23,12 @@ pub(crate) enum Lead {
 #[derive(Default)]
 pub(crate) struct Leads {
     sends: HashMap<(RequestId, DepotId, ChunkIndex), watch::Receiver<Lead>>,
-    /// How many there may be before those that ended are forgotten.
+    /// Entries kept before ended ones are forgotten.
     most: usize,
 }
 
 impl Leads {
-    /// A send begins.
+    /// Begins a send.
     pub(crate) fn begin(&mut self, leg: Leg) -> watch::Sender<Lead> {
         if self.sends.len() >= self.most {
             self.sends.retain(|_, lead| lead.has_changed().is_ok());
@@ -39,7 +39,7 @@ impl Leads {
         lead
     }
 
-    /// A send under way; none where there is none.
+    /// Returns a send under way, if there is one.
     pub(crate) fn of(&self, leg: Leg) -> Option<watch::Receiver<Lead>> {
         let lead = self.sends.get(&(leg.request, leg.depot, leg.chunk))?;
         let is_over = *lead.borrow() == Lead::Stored;
@@ -47,10 +47,11 @@ impl Leads {
     }
 }
 
-/// Waits until bytes may be on their way, and tells their digest; none where all is stored by now.
+/// Waits until bytes may be under way and returns their digest; none if everything is stored by
+/// now.
 ///
 /// # Errors
-/// [`Fault::SourceVanished`] where it failed.
+/// [`Fault::SourceVanished`] if the send failed.
 pub(crate) async fn begun(lead: &mut watch::Receiver<Lead>) -> Result<Option<Digest>, Fault> {
     let begun = lead.wait_for(|lead| *lead != Lead::Waits).await;
     let begun = begun.map_err(|_| Fault::SourceVanished)?;
@@ -60,10 +61,10 @@ pub(crate) async fn begun(lead: &mut watch::Receiver<Lead>) -> Result<Option<Dig
     })
 }
 
-/// Waits until all is stored.
+/// Waits until everything is stored.
 ///
 /// # Errors
-/// [`Fault::SourceVanished`] where it failed.
+/// [`Fault::SourceVanished`] if the send failed.
 pub(crate) async fn stored(lead: &mut watch::Receiver<Lead>) -> Result<(), Fault> {
     let stored = lead.wait_for(|lead| *lead == Lead::Stored).await;
     stored.map(drop).map_err(|_| Fault::SourceVanished)

@@ -1,8 +1,9 @@
-//! FTS's REST interface, so that what drives FTS drives posthaste: Rucio and FTS's own clients.
+//! FTS's REST interface, so that FTS's clients can drive posthaste: Rucio and FTS's own.
 //!
-//! A job has files; each is moved by requests of its own from one address to another, one at a time. `ask` reads what clients
-//! send, `office` keeps it and answers about it, `clerk` hands out requests and follows them (`outcome`), `state` has FTS's rules of how jobs
-//! stand, `show` has its words, `http` its routes, `bodies` what comes in.
+//! A job has files. Each file is moved by its own requests from one address to another, one at a
+//! time. `ask` reads what clients send, `office` keeps it and answers queries, `clerk` makes
+//! requests and follows them (`outcome`). `state` has FTS's rules of job states, `show` its words,
+//! `http` its routes, `bodies` reads request bodies.
 
 mod ask;
 mod bodies;
@@ -19,19 +20,19 @@ pub(crate) use ask::try_job;
 pub(crate) use clerk::run;
 pub(crate) use http::{PREFIX, at_root, root, routes, shape_refusal};
 
-/// What the routes and the clerk share.
+/// State shared by the routes and the clerk.
 #[derive(Debug, Default)]
 pub(crate) struct Fts {
-    /// There is something to do.
+    /// Notified when there is work.
     told: tokio::sync::Notify,
-    /// The bodies that come.
+    /// Limits on request bodies.
     bodies: bodies::Bodies,
-    /// Held by whoever changes jobs.
+    /// Held during changes of jobs.
     turn: Arc<Mutex<()>>,
 }
 
 impl Fts {
-    /// Nobody else changes jobs until this is dropped.
+    /// Locks changes of jobs until the returned guard is dropped.
     fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
-//! A way into what reads jobs of FTS's clients, for the fuzz targets alone. It takes any bytes, and panics when something does
-//! not hold that must.
+//! Entry point for the fuzz targets alone: parses jobs of FTS's clients. It accepts any bytes, and
+//! panics if an invariant fails.
 
-/// A job.
+/// Parses a job.
 pub fn fts_job(data: &[u8]) {
     crate::fts::try_job(data);
 }

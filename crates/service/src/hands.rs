@@ -1,4 +1,4 @@
-//! Carries out what the mind commands, and tells it how that ended.
+//! Carries out the mind's commands and reports their results.
 
 mod inventory;
 mod metered;
@@ -36,13 +36,13 @@ use crate::{
 };
 pub(crate) use metered::Metered;
 
-/// How often a depot is told to forget a dataset. Once is not enough: it may not answer just then, and a
-/// fragment of which it had all bytes when it was told may be stored afterwards.
+/// Attempts to make a depot forget a dataset. Once is not enough: the depot may not answer then,
+/// and a fragment whose last bytes had arrived may be stored afterwards.
 const FORGET_TURNS: u32 = 3;
-/// Between two of them: longer than a depot that hears no more of an upload keeps it.
+/// Interval between two attempts: longer than a depot keeps an abandoned upload.
 const FORGET_AGAIN: Duration = Duration::from_secs(40);
 
-/// Carries out commands; owned by the driver, so that its end is their end.
+/// Executor of commands; owned by the driver, so that both end together.
 pub(crate) struct Hands {
     pub(crate) store: Arc<Store>,
     pub(crate) depots: Arc<Depots>,
@@ -50,9 +50,9 @@ pub(crate) struct Hands {
     pub(crate) running: JoinSet<()>,
     /// Sends that an `Abandon` or a `Recall` must reach.
     sends: HashMap<(RequestId, DepotId), Vec<UnderWay>>,
-    /// Depots that are being told to forget a request, more than once: no more of that where it is sent there again.
+    /// Repeated forgets of a request at a depot: they stop if the request is sent there again.
     forgetting: HashMap<(RequestId, DepotId), AbortHandle>,
-    /// How far sends are, for what follows them.
+    /// Progress of sends, for forwards that follow them.
     pub(crate) leads: Leads,
     opened: Arc<Opened>,
     pub(crate) traced: Arc<Traced>,
@@ -62,16 +62,16 @@ pub(crate) struct Hands {
     reservations: Reservations,
 }
 
-/// What is being sent.
+/// Send under way.
 struct UnderWay {
     chunk: ChunkIndex,
     fragment: FragmentIndex,
     handle: AbortHandle,
-    /// Of what is sent from here, or by a mover; none of what relays do among themselves.
+    /// Set for sends from here or by a mover; none for transfers among relays.
     departure: Option<Arc<Departure>>,
 }
 
-/// One fragment on its way.
+/// Fragment on its way.
 #[derive(Clone, Copy)]
 pub(crate) struct Leg {
     pub(crate) request: RequestId,
@@ -95,7 +95,7 @@ impl Leg {
         }
     }
 
-    /// What is to be noted of its chunk.
+    /// Returns the chunk's record.
     pub(crate) fn record(self, digests: Vec<Digest>) -> ChunkRecord {
         ChunkRecord {
             request: self.request,
@@ -104,7 +104,7 @@ impl Leg {
         }
     }
 
-    /// What the mind is told when it was taken back.
+    /// Returns the input for the mind that the send was recalled.
     pub(crate) fn recalled(self) -> Input {
         let Self {
             request,
@@ -120,7 +120,7 @@ impl Leg {
         }
     }
 
-    /// What the mind is told when it has ended.
+    /// Returns the input for the mind that the send ended.
     pub(crate) fn ended(self, ended: Result<(), Fault>) -> Input {
         let Self {
             request,
@@ -166,7 +166,8 @@ impl Hands {
         }
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input. What is sent for it from here goes in this manner.
+    /// Starts carrying out `command`; its result arrives as an input. Its sends from here use this
+    /// manner.
     pub(crate) fn execute(&mut self, command: Command, manner: Manner) {
         while self.running.try_join_next().is_some() {}
         match command {
@@ -247,7 +248,7 @@ impl Hands {
         }
     }
 
-    /// Calls a send back; it says itself that it stays, and nothing where it has left.
+    /// Recalls a send; it reports itself that it stays, and nothing if it has left.
     fn recall(&self, leg: Leg) {
         let sends = self.sends.get(&(leg.request, leg.depot));
         let of_leg = |send: &&UnderWay| (send.chunk, send.fragment) == (leg.chunk, leg.fragment);
@@ -258,12 +259,12 @@ impl Hands {
         }
     }
 
-    /// Keeps what an `Abandon` must reach.
+    /// Keeps a send that an `Abandon` must reach.
     pub(crate) fn keep_send(&mut self, leg: Leg, handle: AbortHandle) {
         self.keep(leg, handle, None);
     }
 
-    /// The same of what a `Recall` may reach too.
+    /// Keeps a send that a `Recall` may reach too.
     fn keep(&mut self, leg: Leg, handle: AbortHandle, departure: Option<Arc<Departure>>) {
         if let Some(telling) = self.forgetting.remove(&(leg.request, leg.depot)) {
             telling.abort();
@@ -278,7 +279,7 @@ impl Hands {
         });
     }
 
-    /// Carries out what is about a stage-in, or about what goes out to an address.
+    /// Carries out commands about stage-ins and exports.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "nothing else is about what goes out"
@@ -324,7 +325,7 @@ impl Hands {
     }
 
     fn forget(&mut self, request: RequestId, depot: DepotId, reason: &Reason) {
-        // What waited near the centre for a stage-in is a copy of what its sources hold.
+        // A chunk that waited near the centre for a stage-in is a copy of its sources' bytes.
         let is_elsewhere = matches!(reason, Reason::Delivery { .. } | Reason::Near { .. });
         let backup = tokio::task::block_in_place(|| self.store.backup_of(request));
         if !is_elsewhere && backup.is_some() {
@@ -347,7 +348,7 @@ impl Hands {
                 match at.client.delete_dataset(dataset).await {
                     Ok(()) if !is_told => {
                         is_told = true;
-                        // It has space again: it is asked how much.
+                        // The depot has space again: it is asked how much.
                         at.beaten.notify_one();
                         let _ = inputs.send(forgotten(request, depot, true)).await;
                     }
@@ -363,7 +364,8 @@ impl Hands {
         self.forgetting.insert((request, depot), telling);
     }
 
-    /// Measures the path to a depot. The answer always comes: the mind starts no other probe before.
+    /// Measures the path to a depot. The result is always reported: the mind starts no other probe
+    /// before.
     fn probe(&mut self, depot: DepotId, budget: Bytes) {
         let (depots, inputs) = (Arc::clone(&self.depots), self.inputs.clone());
         self.running.spawn(async move {
@@ -400,7 +402,7 @@ impl Hands {
         });
     }
 
-    /// A stage-in is here, and that is written down: its list is no longer needed, but by jobs.
+    /// Removes the list of a stage-in that arrived on record, unless jobs need it.
     pub(crate) fn forget_stage_in(&mut self, request: RequestId) {
         let store = Arc::clone(&self.store);
         self.running.spawn_blocking(move || {
@@ -411,7 +413,7 @@ impl Hands {
         });
     }
 
-    /// A request has ended: what was kept to carry it out is no longer needed.
+    /// Removes the files for carrying out a request that has ended.
     pub(crate) fn retire(&mut self, request: RequestId, remains: Remains) {
         self.opened.forget(request);
         self.traced.forget(request);
@@ -424,7 +426,7 @@ impl Hands {
         });
     }
 
-    /// The dataset, opened at its first use. What it gives back can be awaited anywhere.
+    /// Returns the dataset, opened at its first use; the returned future can be awaited anywhere.
     pub(crate) fn sealed(
         &self,
         request: RequestId,
@@ -434,7 +436,7 @@ impl Hands {
     }
 }
 
-/// The answer to a plan that was asked for.
+/// Solves a requested plan.
 pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
     let span = traced::of_plan(number);
     let schedule = span.in_scope(|| posthaste_solve::solve(problem, effort));
@@ -446,7 +448,7 @@ pub(crate) fn solved(number: u64, problem: &Problem, effort: Effort) -> Input {
     }
 }
 
-/// Whether a depot removed what it held of a request.
+/// Returns the input that a depot did or did not remove a request's data.
 fn forgotten(request: RequestId, depot: DepotId, done: bool) -> Arrival {
     Arrival::bare(Input::Forgotten {
         request,

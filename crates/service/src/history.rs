@@ -1,7 +1,7 @@
-//! What was moved on each path, and when: counted here, and kept in the journal.
+//! Counts the bytes transferred on each path over time, and keeps them in the journal.
 //!
-//! Bytes of depots count when the depot has acknowledged them, those of sources when they came; also those that movers moved. What was
-//! counted is written down three times a minute, as far as anything was.
+//! Bytes of depots count when the depot has acknowledged them, bytes of sources when they arrive;
+//! bytes that movers transfer count too. Counts are recorded three times a minute, if any changed.
 
 use std::{
     collections::BTreeMap,
@@ -16,35 +16,36 @@ use posthaste_types::{Bytes, Timestamp};
 
 use crate::{driver::Centre, render::moment};
 
-/// How often bytes are counted.
+/// Interval between counts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// Counts between two times that they are written down: what a crash may lose.
+/// Counts between two records: a crash may lose as many.
 const COUNTS_KEPT_TOGETHER: u32 = 4;
-/// Paths that are told apart between two times: bounds the rows of the journal. What more carry counts for [`OTHERS`].
+/// Paths counted separately between two records, which bounds the rows of the journal. Further
+/// paths count as [`OTHERS`].
 const PATHS_MAX: usize = 256;
-/// What is moved on paths beyond those.
+/// Name for all further paths.
 const OTHERS: &str = "others";
-/// Steps of an answer: bounds its size.
+/// Most steps of an answer, which bounds its size.
 const STEPS_MAX: u64 = 1500;
-/// Steps where nobody says how long they are: the width of a terminal.
+/// Default number of steps: the width of a terminal.
 const STEPS_USUAL: u64 = 60;
 
-/// What was counted since it was written down last.
+/// Counts since the last record.
 #[derive(Debug, Default)]
 struct Counted {
-    /// How much each path had carried at the last look.
+    /// Total of each path at the last count.
     totals: BTreeMap<String, u64>,
-    /// What came since, by the minute and the path.
+    /// Bytes since then, by minute and path.
     fresh: BTreeMap<(u64, String), u64>,
-    /// When that was.
+    /// Time of the last record.
     kept_to: Timestamp,
 }
 
 impl Counted {
-    /// Takes a look at how much a path has carried since the service started.
+    /// Counts the bytes of a path from its total since the service started.
     fn look(&mut self, path: &str, total: u64, now: Timestamp) {
         let before = self.totals.get(path).copied().unwrap_or(0);
-        // A path that is known anew counts from the beginning.
+        // A new path counts from the beginning.
         let came = total.checked_sub(before).unwrap_or(total);
         if came == 0 {
             return;
@@ -70,17 +71,17 @@ impl Counted {
     }
 }
 
-/// What was moved.
+/// History of transferred bytes.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<Counted>);
 
-/// What somebody wants to see.
+/// Parameters of a query.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) path: Option<String>,
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
-    /// How long each step is, where that is said.
+    /// Length of each step, if given.
     pub(crate) step: Option<Duration>,
 }
 
@@ -115,7 +116,7 @@ impl History {
         }
     }
 
-    /// Writes down what was counted.
+    /// Records the counts.
     fn keep(&self, centre: &Centre) -> Result<()> {
         let now = centre.clock.now();
         let records = self.counted().records();
@@ -131,7 +132,7 @@ impl History {
         Ok(())
     }
 
-    /// What was moved. Blocking.
+    /// Returns the history of transferred bytes. Blocking.
     ///
     /// # Errors
     /// The journal's.
@@ -176,7 +177,8 @@ impl History {
     }
 }
 
-/// The width that is kept for as long as is asked, and the length, begin and end of steps that are made of it, in seconds.
+/// Returns the stored width that covers the wanted span; and length, begin and end of its steps, in
+/// seconds.
 fn steps(wanted: &Wanted, now: Timestamp) -> (Duration, u64, u64, u64) {
     let second = |at: Timestamp| at.as_micros() / 1_000_000;
     let (from, to) = (second(wanted.from), second(wanted.to));
@@ -187,7 +189,7 @@ fn steps(wanted: &Wanted, now: Timestamp) -> (Duration, u64, u64, u64) {
     let span = to.saturating_sub(from);
     let usual = || span.div_ceil(STEPS_USUAL);
     let step = wanted.step.map_or_else(usual, |step| step.as_secs());
-    // None is longer than all of it.
+    // No step is longer than the whole span.
     let step = step.min(to).max(span.div_ceil(STEPS_MAX)).max(1);
     let step = step.next_multiple_of(width.as_secs());
     let from = from - from % step;
@@ -195,10 +197,10 @@ fn steps(wanted: &Wanted, now: Timestamp) -> (Duration, u64, u64, u64) {
     (width, step, from, to)
 }
 
-/// Counts, and writes down, until the service ends.
+/// Counts and records until the service ends.
 ///
 /// # Errors
-/// The journal's, where it does not pass.
+/// The journal's, unless it is temporary.
 pub(crate) async fn keep_all(centre: Arc<Centre>) -> Result<()> {
     let mut counts = 0;
     loop {
@@ -208,7 +210,7 @@ pub(crate) async fn keep_all(centre: Arc<Centre>) -> Result<()> {
         if counts % COUNTS_KEPT_TOGETHER == 0 {
             let kept = tokio::task::block_in_place(|| centre.history.keep(&centre));
             match kept {
-                // What was counted stays, for the next time.
+                // The counts stay for the next attempt.
                 Err(error) if error.is_temporary() => tracing::warn!("{error}"),
                 other => other?,
             }
@@ -246,13 +248,13 @@ mod tests {
         assert_eq!(asked(now - 700 * DAY, now, None).0, DAY);
         let (_, step, from, to) = asked(now - 12 * 3600, now, Some(1));
         assert_eq!((step, (to - from) / step <= STEPS_MAX), (60, true));
-        // No step is longer than all of it, or none.
+        // No step is longer than the whole span, or zero.
         let (_, step, from, to) = asked(now - 3600, now, Some(u64::MAX));
         assert!(from < to && to <= from + step, "{step}");
         assert_eq!(asked(now - 3600, now, Some(0)).1, 60);
         let (_, step, from, to) = asked(0, now, Some(3600));
         assert!((to - from) / step <= STEPS_MAX, "{step}");
-        // Nothing at all is one step.
+        // An empty span is one step.
         assert_eq!(asked(now, now, None), (60, 60, now, now + 60));
     }
 

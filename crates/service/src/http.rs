@@ -52,42 +52,42 @@ pub use document::openapi;
 /// Largest request body: a request with a thousand depot names is a tenth of this.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What every route has at hand.
+/// State shared by all routes.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) centre: Arc<Centre>,
     pub(crate) tokens: Arc<Tokens>,
-    /// Whom people may log in with.
+    /// Login provider.
     pub(crate) logins: Arc<Logins>,
-    /// Depots to watch from now on.
+    /// Queue of depots to watch.
     pub(crate) watches: mpsc::Sender<Arc<crate::depots::Depot>>,
-    /// Below which jobs may have data moved, without links.
+    /// Directories below which jobs may have data moved, with links resolved.
     pub(crate) scratch: Arc<Current<Vec<std::path::PathBuf>>>,
-    /// Jobs that are gone, whose data may still be on its way.
+    /// Jobs that are gone, whose stage-ins may still be under way.
     pub(crate) forgotten: mpsc::Sender<posthaste_journal::JobRecord>,
-    /// Held by whoever asks for what a job reads.
+    /// Held during requests for inputs of jobs.
     pub(crate) asking: Arc<std::sync::Mutex<()>>,
-    /// Jobs that are looked at before it is time.
+    /// Jobs to look at ahead of schedule.
     pub(crate) looks: Arc<crate::jobs::held::Looks>,
     /// Jobs of FTS's interface.
     pub(crate) fts: Arc<fts::Fts>,
-    /// The queue that is looked at, where one is.
+    /// Watched queue, if any.
     pub(crate) outlook: Option<Arc<crate::queue::Outlook>>,
-    /// What is asked in place of Slurm's programs, where it is.
+    /// REST client that replaces Slurm's programs, if configured.
     pub(crate) slurmrestd: Option<Arc<crate::slurmrestd::Slurmrestd>>,
 }
 
 impl Desk {
-    /// A place among the requests of an owner that wait for their scan.
+    /// Reserves a slot among an owner's requests that wait for their scan.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] when all are taken; `subject` is what was submitted.
+    /// [`ErrorKind::Busy`] if all are taken; `subject` is what was submitted.
     pub(crate) fn reserve_scan(&self, owner: Option<&String>, subject: &str) -> Answer<Place> {
         let owner = owner.map_or("", String::as_str);
         Ok(self.centre.scans.reserve(owner, subject)?)
     }
 
-    /// Has the queue looked at soon, where it is looked at: something became of a job.
+    /// Requests a look at the queue, if one is watched, after a change of a job.
     pub(crate) fn look_at_queue(&self) {
         if let Some(outlook) = &self.outlook {
             outlook.tell();
@@ -95,11 +95,11 @@ impl Desk {
     }
 }
 
-/// An error on its way out.
+/// Error to be returned to a client.
 pub(crate) struct Refusal(Error);
 
 impl Refusal {
-    /// Returns the problem to answer. What is in the way for now only is a page of its own.
+    /// Returns the problem to answer. Temporary obstacles have a page of their own.
     fn problem(&self) -> api::Problem {
         let is_early = self.0.kind() == ErrorKind::Conflict && self.0.is_temporary();
         let code = if is_early { "busy" } else { self.0.code() };
@@ -124,7 +124,7 @@ impl Refusal {
         }
     }
 
-    /// Whether trying again may go well.
+    /// Returns whether a retry may succeed.
     pub(crate) fn may_pass(&self) -> bool {
         self.0.is_temporary()
     }
@@ -163,10 +163,10 @@ fn answer_problem(problem: &api::Problem) -> Response {
     }
 }
 
-/// What a route answers.
+/// Answer of a route.
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
-/// All routes.
+/// Returns all routes.
 pub(crate) fn router(desk: Desk) -> Router {
     let guarded = Router::new()
         .route("/v1/depots", get(depots::list).post(depots::add))
@@ -289,7 +289,7 @@ async fn nothing_here(request: Request) -> Refusal {
     )
 }
 
-/// Gives every refusal the shape of the interface that was asked.
+/// Gives every refusal the form of its interface.
 async fn shape_refusal(request: Request, next: middleware::Next) -> Response {
     let is_fts = request.uri().path().starts_with(fts::PREFIX);
     let response = explain_rejection(next.run(request).await).await;

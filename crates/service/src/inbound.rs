@@ -1,4 +1,4 @@
-//! Stage-ins: looks at sources, fetches chunks into a draft, gives files their names.
+//! Stage-ins: lists sources, fetches chunks into a draft, and publishes the files.
 
 mod apart;
 mod by_mover;
@@ -45,14 +45,14 @@ use crate::{
 pub(crate) use flow::Flow;
 use stage::Stage;
 
-/// What each source gives, by its number.
+/// Measured flows of the sources, by source number.
 #[derive(Default)]
 pub(crate) struct Flows {
     by_id: RwLock<BTreeMap<SourceId, Arc<Flow>>>,
 }
 
 impl Flows {
-    /// What a source gives; nothing yet of one that is new.
+    /// Returns the flow of a source, which is empty for a new source.
     pub(crate) fn of(&self, source: SourceId) -> Arc<Flow> {
         let mut flows = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(flows.entry(source).or_default())
@@ -69,7 +69,7 @@ impl Flows {
 
 type Stages = Arc<Mutex<HashMap<RequestId, Arc<tokio::sync::OnceCell<Arc<Stage>>>>>>;
 
-/// Carries out what the mind commands of stage-ins; owned by the hands.
+/// Carries out the mind's commands for stage-ins; owned by the hands.
 pub(crate) struct Inbound {
     store: Arc<Store>,
     traced: Arc<Traced>,
@@ -101,7 +101,7 @@ impl Inbound {
         }
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input.
+    /// Starts carrying out `command`; its result arrives as an input.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the hands carry out what is not about stage-ins"
@@ -226,7 +226,7 @@ impl Inbound {
         self.keep(request, source, handle);
     }
 
-    /// Keeps what a `Quit` must reach.
+    /// Keeps a fetch that a `Quit` must reach.
     fn keep(&mut self, request: RequestId, source: SourceId, handle: AbortHandle) {
         let fetches = self.fetches.entry((request, source)).or_default();
         fetches.retain(|fetch| !fetch.is_finished());
@@ -251,7 +251,7 @@ impl Inbound {
                 Ok(stage) => stage.survey().await,
                 Err(error) => Err(error),
             };
-            // What can't be looked at now is asked for again: the mind waits for an answer.
+            // Chunks that can't be examined now are requested again: the mind waits for an answer.
             match chunks {
                 Ok(chunks) => {
                     let input = Input::ArrivalSurveyed { request, chunks };
@@ -301,7 +301,7 @@ impl Inbound {
         });
     }
 
-    /// Ends what a crash left half ended: drafts of stage-ins that are over go, and their lists with them.
+    /// Cleans up after a crash: removes drafts of stage-ins that have ended, and their lists.
     pub(crate) async fn sweep(store: &Arc<Store>) -> Result<()> {
         for record in store.journal(|journal| journal.stage_ins())? {
             let is_over = record.ended.is_some() && !goes_out(&record);
@@ -325,7 +325,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The stage-in, opened at its first use.
+    /// Returns the stage-in, opened at its first use.
     fn stage(
         &self,
         request: RequestId,
@@ -343,19 +343,20 @@ impl Inbound {
     }
 }
 
-/// Keeps what a source has of a file that it can't give for good, by name: the mind decides by the kind of it alone.
+/// Keeps the source's error for a file that it can't deliver at all, by name: the mind decides by
+/// the error's kind alone.
 fn note(outgoing: &Outgoing, request: RequestId, error: &Error) {
     if error.locus() == Locus::Source && !error.is_temporary() {
         outgoing.complaints.keep(request, error);
     }
 }
 
-/// What the mind is told of a chunk that its source did not give.
+/// Returns the input that reports a chunk its source did not deliver.
 fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error) -> Arrival {
     tracing::warn!(%request, "{error}");
     let mut fault = fault_of(error);
     if fault == Fault::Other && error.locus() == Locus::Destination {
-        // Whatever fails there is no fault of the source's.
+        // A failure at the destination is not the source's fault.
         fault = Fault::Unwritable;
     }
     Arrival::bare(Input::ChunkMissed {
@@ -366,7 +367,7 @@ fn missed(request: RequestId, source: SourceId, chunk: ChunkIndex, error: &Error
     })
 }
 
-/// Tells the mind what the system said where it goes, before it hears what that was about.
+/// Reports the system's error at the destination to the mind, before the input that it explains.
 async fn tell_refused(inputs: &mpsc::Sender<Arrival>, request: RequestId, error: &Error) {
     if error.locus() == Locus::Destination {
         let said = error.to_string();
@@ -376,7 +377,7 @@ async fn tell_refused(inputs: &mpsc::Sender<Arrival>, request: RequestId, error:
     }
 }
 
-/// Tells the mind what files are without where they are now.
+/// Reports to the mind the attributes that files lost at their destination.
 pub(crate) async fn tell_unkept(
     inputs: &mpsc::Sender<Arrival>,
     request: RequestId,
@@ -391,7 +392,7 @@ pub(crate) async fn tell_unkept(
     }
 }
 
-/// What the mind decides by. Here everything that is not a source's fault is ours.
+/// Returns the fault for the mind to decide by. Everything that is not the source's fault is ours.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is alike"
@@ -420,7 +421,8 @@ fn fault_of(error: &Error) -> Fault {
     }
 }
 
-/// What sources share one way by: the server or bucket of an address, or the path of a file system.
+/// Returns the name of the path that sources share: the server or bucket of an address, or the path
+/// of a file system.
 pub(crate) fn way_of(address: &str) -> String {
     let is_local = Location::parse(std::ffi::OsStr::new(address))
         .is_ok_and(|location| matches!(location, Location::Local(_)));
@@ -436,14 +438,14 @@ pub(crate) fn way_of(address: &str) -> String {
     }
 }
 
-/// The names of the ways from all sources of an owner's stage-in: one each.
+/// Returns the names of the paths from all sources of an owner's stage-in, one each.
 pub(crate) fn ways(owner: &str, addresses: &[String]) -> Vec<String> {
     let mut seen = std::collections::BTreeSet::new();
     addresses
         .iter()
         .map(|address| {
             let way = apart(owner, &way_of(address));
-            // A second one on the same server has its own fate there.
+            // A second source on the same server has its own numbers.
             if seen.insert(way.clone()) {
                 way
             } else {

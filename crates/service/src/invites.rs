@@ -1,7 +1,7 @@
-//! Invitations: texts by which relays make themselves known.
+//! Invitations: texts by which relays register.
 //!
-//! Each is a file in `STATE/invites`, named like the depot: what its token comes to (never the token itself), until
-//! when it is good, on which terms the depot is taken, and the key of the relay that used it.
+//! Each is a file in `STATE/invites`, named like the depot. It has the hash of its token (never the
+//! token), its expiry, the terms for the depot, and the key of the relay that used it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,26 +15,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{enlist::check_name, render, secrets};
 
-/// For how long an invitation is good where nobody says.
+/// Default lifetime of an invitation.
 const USUAL_S: u64 = 7 * 24 * 3600;
-/// And at most.
+/// Longest lifetime.
 const LIFETIME_S_MAX: u64 = 365 * 24 * 3600;
 
-/// An invitation as the service keeps it.
+/// Invitation as the service keeps it.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// BLAKE3 of its token.
     token: String,
     expires_unix_s: u64,
     pub(crate) terms: api::LentTerms,
-    /// The key of the relay that used it.
+    /// Key of the relay that used it.
     key: Option<String>,
 }
 
-/// Writes an invitation for a relay that is to be called `name`; one that was there is good no longer.
+/// Writes an invitation for a relay that is to be called `name`; an earlier one becomes invalid.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when it would be good for too long; those of writing it down.
+/// [`ErrorKind::Invalid`] for too long a lifetime; those of writing.
 pub(crate) fn issue(
     state: &Path,
     name: &str,
@@ -73,7 +73,7 @@ pub(crate) fn issue(
     })
 }
 
-/// Takes an invitation back; whether there was one.
+/// Withdraws an invitation; returns whether there was one.
 ///
 /// # Errors
 /// The operating system's.
@@ -87,10 +87,11 @@ pub(crate) fn withdraw(state: &Path, name: &str) -> Result<bool> {
     }
 }
 
-/// The invitation that a relay shows with this key, if it is good: not yet used by any other.
+/// Returns the invitation that a relay with this key shows, if it is valid: not yet used by any
+/// other.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where it is not, and why.
+/// [`ErrorKind::PermissionDenied`] if it is not, with the reason.
 pub(crate) fn show(
     state: &Path,
     (name, key): (&str, &str),
@@ -132,10 +133,10 @@ pub(crate) fn show(
 }
 
 impl Kept {
-    /// Writes down that the relay with this key has used it. Returns what it was before.
+    /// Records that the relay with this key used it, and returns its former state.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(crate) fn used_by(self, state: &Path, name: &str, key: String) -> Result<Self> {
         let used = Self {
             key: Some(key),
@@ -145,10 +146,10 @@ impl Kept {
         Ok(self)
     }
 
-    /// Writes down that it is as it was, unless it was withdrawn meanwhile: what it was used for did not succeed.
+    /// Restores its former state after a failed use, unless it was withdrawn meanwhile.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(crate) fn put_back(&self, state: &Path, name: &str) -> Result<()> {
         match file(state, name).exists() {
             true => keep(state, name, self),

@@ -1,5 +1,6 @@
-//! The jobs of batch systems. What their scripts ask for becomes ordinary requests, named after the job and the directive:
-//! asked for twice, after a crash of whoever asks or of the service itself, it is moved once.
+//! Jobs of batch systems. Requests of their scripts become ordinary requests, named after the job
+//! and the directive. So data that is requested twice, after a crash of the plug-in or of the
+//! service, moves once.
 
 mod crowd;
 pub(crate) mod forget;
@@ -30,15 +31,15 @@ use crate::{
 };
 use crowd::{Crowd, JOBS_MAX, keep_new, too_many};
 
-/// Jobs that one listing shows where it does not say how many, and at most: each costs some look-ups in the journal.
+/// Jobs in one listing, by default and at most: each costs some look-ups in the journal.
 const LISTED: u32 = 100;
 const LISTED_MAX: u32 = 1000;
-/// The batch system that is asked by its own commands how its jobs stand.
+/// Batch system whose own commands report its jobs' states.
 const SLURM: &str = "slurm";
-/// Bytes of the name of a batch system or of a job's id.
+/// Longest name of a batch system or id of a job, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Looks after all jobs until the service ends, also after those that are gone.
+/// Attends to all jobs, including those that are gone, until the service ends.
 pub(crate) fn look_after_all(
     running: &mut JoinSet<Result<()>>,
     desk: &Desk,
@@ -50,10 +51,10 @@ pub(crate) fn look_after_all(
     running.spawn(watch::look_on(desk.clone()));
 }
 
-/// The job of that name.
+/// Returns the job of that name.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when nobody told of it, and the journal's.
+/// [`ErrorKind::NotFound`] if it was never registered, and the journal's.
 pub(crate) fn find(desk: &Desk, scheduler: &str, job: &str) -> Result<JobRecord> {
     let found = desk
         .centre
@@ -70,10 +71,10 @@ pub(crate) fn find(desk: &Desk, scheduler: &str, job: &str) -> Result<JobRecord>
     })
 }
 
-/// Sees what would be refused of a job that is submitted held, before there is one.
+/// Checks a job that is to be submitted held, before the job exists.
 ///
 /// # Errors
-/// Those of [`register`] that don't depend on its name.
+/// Errors of [`register`] that don't depend on its name.
 pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     owner::check_user(&desk.centre, new.uid)?;
     owner::check_held(&desk.centre)?;
@@ -88,14 +89,15 @@ pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     }
 }
 
-/// Writes a job down. One that is known stays as it is; one that was forgotten begins anew, and finds what was
-/// brought for it before where that is still whole.
+/// Registers a job. A known job stays as it is. A forgotten job begins anew, and reuses what was
+/// staged in for it if that is still whole.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a name or a directive that makes no sense, [`ErrorKind::NotFound`] for a depot that is lent and
-/// not in the books, [`ErrorKind::PermissionDenied`] for another's job and, of one that was submitted held, for places that
-/// are not on scratch, [`ErrorKind::Conflict`] when a job of that name with another script is being staged,
-/// [`ErrorKind::Busy`] when as many are known as there may be, and the journal's.
+/// [`ErrorKind::Invalid`] for an invalid name or directive, [`ErrorKind::NotFound`] for a lent
+/// depot that is not registered, [`ErrorKind::PermissionDenied`] for another user's job and, for a
+/// job submitted held, for places that are not on scratch, [`ErrorKind::Conflict`] if a job of that
+/// name with another script is being staged, [`ErrorKind::Busy`] at the limit of known jobs, and
+/// the journal's.
 pub(crate) fn register(
     desk: &Desk,
     scheduler: &str,
@@ -126,7 +128,8 @@ pub(crate) fn register(
         created: desk.centre.clock.now(),
         hold: match &known {
             _ if new.held => JobHold::Held,
-            // A batch system that keeps jobs for their data too lets go of none that we look after.
+            // A batch system that holds jobs for their data releases none that the service attends
+            // to.
             Some(known) if known.phase == JobPhase::Registered => known.hold,
             Some(_) | None => JobHold::None,
         },
@@ -157,7 +160,7 @@ pub(crate) fn register(
     Ok(show(desk, &record)?)
 }
 
-/// Sees that a job can have that name.
+/// Checks the name of a job.
 fn check_name(scheduler: &str, job: &str, is_held: bool) -> Result<()> {
     let name_ok = |name: &str| {
         let mut letters = name.bytes();
@@ -177,10 +180,10 @@ fn check_name(scheduler: &str, job: &str, is_held: bool) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, "register", subject).cause(why))
 }
 
-/// Asks for what a job reads, and says how far it is.
+/// Requests the inputs of a job, and returns their progress.
 ///
 /// # Errors
-/// Those of what is refused, of the journal and of handing files to their owner.
+/// Refusals, the journal's errors, and those of handing files to their owner.
 pub(crate) fn stage_in(desk: &Desk, mut record: JobRecord) -> Answer<api::Job> {
     if record.phase == JobPhase::Gone {
         return Err(over(&record, "stage in").into());
@@ -195,10 +198,10 @@ pub(crate) fn stage_in(desk: &Desk, mut record: JobRecord) -> Answer<api::Job> {
     Ok(show(desk, &record)?)
 }
 
-/// Asks for what a job leaves, and says how far it is.
+/// Requests the stage-outs of a job, and returns their progress.
 ///
 /// # Errors
-/// Those of what is refused, and the journal's.
+/// Refusals, and the journal's errors.
 pub(crate) fn ended(desk: &Desk, mut record: JobRecord, end: api::JobEnd) -> Answer<api::Job> {
     match record.phase {
         JobPhase::Gone => return Err(over(&record, "stage out").into()),
@@ -216,7 +219,7 @@ pub(crate) fn ended(desk: &Desk, mut record: JobRecord, end: api::JobEnd) -> Ans
     Ok(show(desk, &record)?)
 }
 
-/// Forgets a job. What leaves scratch for it goes on.
+/// Forgets a job. Its stage-outs continue.
 ///
 /// # Errors
 /// The journal's.
@@ -233,10 +236,10 @@ pub(crate) fn remove(desk: &Desk, mut record: JobRecord) -> Result<()> {
     Ok(())
 }
 
-/// Jobs of one batch system or of all, in one phase or in all but `gone`, newest first.
+/// Lists jobs of one batch system or of all, in one phase or in all but `gone`, newest first.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a phase that there is not and for more than 1,000 jobs, and the journal's.
+/// [`ErrorKind::Invalid`] for an unknown phase and for more than 1,000 jobs, and the journal's.
 pub(crate) fn list(
     desk: &Desk,
     scheduler: Option<&str>,
@@ -266,7 +269,8 @@ pub(crate) fn list(
     records.iter().map(|record| show(desk, record)).collect()
 }
 
-/// All jobs that are not gone, of one batch system or of all, newest first, without what is moved for them.
+/// Lists all jobs that are not gone, of one batch system or of all, newest first, without their
+/// requests.
 ///
 /// # Errors
 /// The journal's.
@@ -308,7 +312,7 @@ fn read_phase(text: &str) -> Result<PhaseName> {
     })
 }
 
-/// A job and what is moved for it.
+/// Returns the view of a job with its requests.
 ///
 /// # Errors
 /// The journal's.
@@ -349,21 +353,21 @@ pub(crate) fn show(desk: &Desk, record: &JobRecord) -> Result<api::Job> {
     })
 }
 
-/// Whether a request of that state will never do what it was for.
+/// Returns whether a request in that state will never serve its purpose.
 const fn is_bad(state: api::RequestState) -> bool {
     use api::RequestState::{Cancelled, Failed, Refused};
 
     matches!(state, Refused | Failed | Cancelled)
 }
 
-/// Whether a request takes away what a job left.
+/// Returns whether a request stages out what a job left.
 pub(crate) fn is_of_job(record: &RequestRecord) -> bool {
     let submission = record.submission.as_deref();
     record.stage_in.is_none()
         && submission.is_some_and(|name| name.starts_with("job-") && name.contains("-out-"))
 }
 
-/// One thing of a script, with the request that moves it.
+/// Returns one item of a script, with the request that moves it.
 fn moved(
     desk: &Desk,
     line: usize,
@@ -389,10 +393,10 @@ fn over(record: &JobRecord, what: &'static str) -> Error {
     Error::new(ErrorKind::Conflict, what, subject).cause("the batch system said that it is gone")
 }
 
-/// What a script asks for.
+/// Parses the directives of a script.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] with all that is wrong in it.
+/// [`ErrorKind::Invalid`] with all its mistakes.
 fn wanted(subject: &str, script: &str) -> Result<Wanted> {
     script::read(script).map_err(|complaints| {
         let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
@@ -400,12 +404,12 @@ fn wanted(subject: &str, script: &str) -> Result<Wanted> {
     })
 }
 
-/// What a script asks for that was read before it was written down.
+/// Parses the directives of a script that was checked before it was recorded.
 fn read_again(record: &JobRecord) -> Wanted {
     script::read(&record.script).unwrap_or_default()
 }
 
-/// The moment of a deadline whose span begins at `from`, as the API writes it.
+/// Returns a deadline as the API writes it; its span begins at `from`.
 fn deadline(deadline: Option<Deadline>, from: Timestamp, without: Duration) -> String {
     let fallback = from + without;
     let Some(deadline) = deadline else {

@@ -1,4 +1,4 @@
-//! Several services on one database: one of them leads, by the lease in it, and the others wait.
+//! Lets several services share a database: one leads, by the lease there, and the others wait.
 
 mod life;
 
@@ -13,14 +13,15 @@ use tracing::Instrument;
 
 use crate::{flatten, monotonic, store::journal_error, traced};
 
-/// Between two looks whether the lease is free. Whoever gives it back wakes those who wait; this is for leaders that died.
+/// Interval of checks whether the lease is free. A leader that gives it up wakes the waiting
+/// services; this is for leaders that died.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The lead: its lease is renewed from the moment this is made.
+/// Leadership: its lease is renewed from the creation of this value.
 pub(crate) struct Lead {
     pub(crate) epoch: Epoch,
     keeping: JoinSet<Result<()>>,
-    /// Ends that.
+    /// Ends the renewal.
     end: oneshot::Sender<()>,
 }
 
@@ -28,7 +29,8 @@ impl Lead {
     /// Waits until the lease is ours.
     ///
     /// # Errors
-    /// The database's when it can't be reached at first or does not let us in. One that goes away later is waited for.
+    /// The database's if it can't be reached at first or refuses us. If it goes away later, this
+    /// waits for it.
     pub(crate) async fn take(address: &DatabaseUrl) -> Result<Self> {
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("process {} of {}", std::process::id(), name.trim());
@@ -49,10 +51,10 @@ impl Lead {
         })
     }
 
-    /// Waits until the lead is lost.
+    /// Waits until leadership is lost.
     ///
     /// # Errors
-    /// That it is, or that the database was away for as long as a lease lasts.
+    /// Always: the loss, or that the database was away for the duration of a lease.
     pub(crate) async fn lost(&mut self) -> Result<()> {
         match self.keeping.join_next().await {
             Some(ended) => flatten(ended),
@@ -60,12 +62,12 @@ impl Lead {
         }
     }
 
-    /// Gives the lead to whoever waits for it.
+    /// Gives leadership to a waiting service.
     ///
     /// # Errors
     /// The database's: then the lease expires.
     pub(crate) async fn give_up(mut self) -> Result<()> {
-        // Nobody listens where it is lost already.
+        // Nobody listens if leadership is already lost.
         let _ = self.end.send(());
         match self.keeping.join_next().await {
             Some(ended) => flatten(ended),
@@ -90,7 +92,8 @@ async fn wait_for(mut lease: Lease) -> Result<(Lease, Epoch)> {
     }
 }
 
-/// Takes the lease where it is free, or was that of a process of this machine that is over; else says whose it is.
+/// Takes the lease if it is free, or if its holder was a process of this machine that has ended.
+/// Otherwise returns the holder.
 fn look(lease: &mut Lease) -> Result<Result<Option<Epoch>, JournalError>, String> {
     let taken = lease.acquire();
     if !matches!(taken, Ok(None)) {
@@ -106,7 +109,7 @@ fn look(lease: &mut Lease) -> Result<Result<Option<Epoch>, JournalError>, String
     }
 }
 
-/// Asks the database on a thread where nobody else waits: it may take seconds to answer.
+/// Asks the database on a separate thread, since it may take seconds to answer.
 async fn aside<T: Send + 'static>(
     mut lease: Lease,
     ask: impl FnOnce(&mut Lease) -> T + Send + 'static,
@@ -120,7 +123,7 @@ async fn aside<T: Send + 'static>(
     })
 }
 
-/// Says what is new to say.
+/// Logs a line unless it repeats the last.
 fn say(said: &mut Option<String>, line: String) {
     if said.as_ref() != Some(&line) {
         tracing::warn!("{line}");
@@ -128,7 +131,7 @@ fn say(said: &mut Option<String>, line: String) {
     }
 }
 
-/// Renews the lease until it is another's, or is to be given back.
+/// Renews the lease until another service has it, or it is to be given up.
 async fn keep(mut lease: Lease, mut ended: oneshot::Receiver<()>) -> Result<()> {
     let mut renewed = monotonic();
     loop {

@@ -1,8 +1,9 @@
-//! Hands out what still lies at a source, to whoever may pull it.
+//! Serves chunks that still lie at a source to clients that pull them.
 //!
-//! While the source of an offload is there, whoever pulls takes chunks from it too, by the protocol of relays, and
-//! what no depot holds yet from it alone. Every chunk has the digest that the manifest says or is not handed
-//! out. A manifest tells of all chunks, so those that nobody read yet are read first, without being sent.
+//! While the source of an offload exists, a pull takes chunks from it too, by the protocol of
+//! relays; chunks that no depot holds yet come from it alone. Each chunk must have the manifest's
+//! digest or is not served. A manifest lists all chunks, so unread chunks are read first, without
+//! being sent.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,27 +30,27 @@ use tokio::sync::mpsc;
 
 use crate::{driver::Centre, members::Members, monotonic, omissions, outbound::goes_out};
 
-/// Requests whose chunks wait to be read; who asks for more is told to come back.
+/// Requests whose chunks wait to be read; further clients are told to come back.
 pub(crate) const READS_MAX: usize = 64;
-/// Chunks whose digests are written down together.
+/// Chunks whose digests are recorded together.
 const KEPT_AT_ONCE: usize = 16;
-/// For how long it stays known whether the way out is needed urgently.
+/// Time for which the uplink's urgency is cached.
 const PRESSED_FOR: Duration = Duration::from_secs(1);
-/// The name of a source among those that hold a dataset.
+/// Name of a source among the holders of a dataset.
 const NAME: &str = "source";
 
-/// Where sources are handed out, and how.
+/// Options of the source server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LendingOptions {
-    /// Where it listens; port 0 takes any free one.
+    /// Listening address; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// How whoever pulls reaches it, if not at that address.
+    /// Address by which pulls reach it, if not that one.
     pub url: Option<String>,
-    /// Most that is handed out in a second.
+    /// Rate limit of serving sources.
     pub rate: Option<ByteRate>,
 }
 
-/// What tickets say of it, and what is read for those who wait.
+/// Source server: its address in tickets, and the chunks read for waiting clients.
 pub(crate) struct Lending {
     pub(crate) url: String,
     fingerprint: Fingerprint,
@@ -62,16 +63,16 @@ pub(crate) struct Lending {
 struct Books {
     /// Requests whose chunks are being read, or wait for that.
     reading: HashSet<RequestId>,
-    /// Why reading ended before its end, until that was told.
+    /// Errors that ended reading early, until they are reported.
     failed: HashMap<RequestId, Error>,
     by_dataset: HashMap<DatasetId, RequestId>,
-    /// Whether the way out is needed urgently, and when that was seen.
+    /// Last check whether the uplink is urgently needed, with its time.
     pressed: Option<(Instant, bool)>,
 }
 
 impl Lending {
     /// # Errors
-    /// [`ErrorKind::Invalid`] where nobody could tell how to reach it.
+    /// [`ErrorKind::Invalid`] if no reachable address is known.
     pub(crate) fn new(
         outlet: &Outlet,
         url: Option<String>,
@@ -104,7 +105,7 @@ impl Lending {
         })
     }
 
-    /// Where it is, and its key.
+    /// Returns its address and key.
     pub(crate) fn address(&self) -> RelayAddress {
         RelayAddress {
             url: self.url.clone(),
@@ -116,11 +117,11 @@ impl Lending {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The source as one of those that hold the dataset of a request, and how many of its chunks must be
-    /// read before there is a manifest. None where it is not handed out.
+    /// Returns the source as a holder of a request's dataset, and how many chunks must be read
+    /// before there is a manifest. None if it is not served.
     ///
     /// # Errors
-    /// What reading it brought.
+    /// Errors of reading the source.
     pub(crate) fn offer(
         &self,
         centre: &Centre,
@@ -164,8 +165,8 @@ impl Lending {
     }
 }
 
-/// How many chunks a request's source has, if it is handed out: it was scanned, the request was taken and
-/// goes on, and the source was not released.
+/// Returns the number of chunks of a request's source, if it may be served: it was scanned, the
+/// request was accepted and continues, and the source was not released.
 fn may_lend(centre: &Centre, record: &RequestRecord) -> Result<u64> {
     let refused = |why: &str| {
         Error::new(
@@ -199,14 +200,14 @@ fn may_lend(centre: &Centre, record: &RequestRecord) -> Result<u64> {
         | RequestState::Failed
         | RequestState::Delivered => return Err(refused("the request is over")),
     }
-    // What the mind chose is written down a moment later.
+    // The mind's choice is recorded a moment later.
     if view.spec.code != record.code {
         return Err(refused("its code is being chosen"));
     }
     Ok(bytes.pieces(chunk_size))
 }
 
-/// Reads what waits to be read, one request after another: there is one disk, and depots come first.
+/// Reads queued requests one after another: there is one disk, and depots come first.
 pub(crate) async fn read_all(centre: Arc<Centre>, mut queue: mpsc::Receiver<RequestId>) {
     while let Some(request) = queue.recv().await {
         let read = read(&centre, request).await;
@@ -248,7 +249,7 @@ async fn read(centre: &Centre, request: RequestId) -> Result<()> {
     keep(&mut records)
 }
 
-/// The sources of all requests, and relays that make themselves known.
+/// Sources of all requests, and registration of relays.
 pub(crate) struct Sources {
     pub(crate) centre: Arc<Centre>,
     pub(crate) members: Members,
@@ -260,7 +261,7 @@ impl Sources {
         lending.ok_or_else(|| Error::new(ErrorKind::NotFound, "hand out", "any source"))
     }
 
-    /// The request of a dataset whose source is handed out.
+    /// Finds the request of a dataset whose source is served.
     fn find(&self, dataset: DatasetId) -> Result<RequestRecord> {
         let lending = self.lending()?;
         let known = lending.books().by_dataset.get(&dataset).copied();
@@ -319,7 +320,7 @@ impl Shelf for Sources {
         }
         match sealed.fragment(chunk, fragment).await {
             Ok((fragment, _)) => Ok((fragment.bytes, fragment.digest)),
-            // That says something of this chunk, and nothing of what else lies there.
+            // This concerns only this chunk, not the rest of the source.
             Err(error) if matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) => Err(
                 gone(&format!("its source is no longer what was sealed: {error}")),
             ),

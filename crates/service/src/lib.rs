@@ -1,8 +1,8 @@
 //! Driver 1: the mind with a real clock and the real world.
 //!
-//! [`Service::open`] opens the state directory, brings the mind back to where the journal left it, and
-//! runs three things until it is told to end: the driver's loop, the watch over every depot, and
-//! the REST API.
+//! [`Service::open`] opens the state directory and restores the mind from the journal. It runs
+//! three things until it is told to end: the driver's loop, the watch over every depot, and the
+//! REST API.
 
 extern crate alloc;
 
@@ -97,14 +97,14 @@ pub use site::{Complaint, SITE_TABLES, Site, read_site};
 pub use slurmrestd::{QueueUrl, RestOptions};
 pub use store::journal_error;
 
-/// Depots that may be added while none is taken up for watching yet.
+/// Most depots that may be added before their watches start.
 const WATCHES_MAX: usize = 64;
-/// How long answers on their way may take once the service is told to end.
+/// Time for pending answers once the service is told to end.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
-/// Between two looks for keys of what nobody keeps any more.
+/// Interval of looks for keys that are no longer needed.
 const KEYS_EVERY: Duration = Duration::from_secs(3600);
 
-/// A service that listens, but does nothing yet.
+/// Service that listens, but does nothing yet.
 pub struct Service {
     desk: http::Desk,
     listener: TcpListener,
@@ -112,21 +112,21 @@ pub struct Service {
     driver: driver::Driver,
     begun: mpsc::UnboundedReceiver<submit::Begun>,
     watches: mpsc::Receiver<Arc<depots::Depot>>,
-    /// Jobs that are gone, whose data may still be on its way.
+    /// Jobs that are gone, whose stage-ins may still be under way.
     forgotten: mpsc::Receiver<posthaste_journal::JobRecord>,
-    /// Directories that are to be listed for somebody.
+    /// Requested directory listings.
     listed: mpsc::Receiver<listing::Start>,
     token_file: PathBuf,
     reloader: Reloader,
-    /// What lets it decide, where others wait for that.
+    /// Leadership, if services share a database.
     lead: Option<leadership::Lead>,
-    /// Where sources are handed out, and what is to be read for that.
+    /// Source server, and the requests to read for it.
     outlet: Option<(Outlet, mpsc::Receiver<posthaste_types::RequestId>)>,
-    /// Who is told what happens, and who from some time on.
+    /// Alarms at the start, and their later replacements.
     tellers: (Vec<alarms::Teller>, mpsc::Receiver<Vec<alarms::Teller>>),
 }
 
-/// The monotonic clock, for measuring how long things take.
+/// Returns the monotonic clock's time, for measuring durations.
 pub(crate) fn monotonic() -> Instant {
     #[expect(
         clippy::disallowed_methods,
@@ -136,11 +136,11 @@ pub(crate) fn monotonic() -> Instant {
 }
 
 impl Service {
-    /// Opens the state and takes the port; the mind is back where it was. Where the journal is in a database, that
-    /// is when nobody else leads any more.
+    /// Opens the state, restores the mind and binds the port. With the journal in a database, this
+    /// waits until no other service leads.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the port or the state is in use, [`ErrorKind::Invalid`] for an
+    /// [`ErrorKind::Conflict`] if the port or the state is in use, [`ErrorKind::Invalid`] for an
     /// address beyond loopback, and the operating system's and the database's.
     pub async fn open(options: &Options) -> Result<Self> {
         ports::check(options)?;
@@ -210,7 +210,7 @@ impl Service {
         })
     }
 
-    /// Where the API listens.
+    /// Returns the API's listening address.
     ///
     /// # Errors
     /// The operating system's.
@@ -220,7 +220,7 @@ impl Service {
             .map_err(|cause| Error::io("look at", "the listener", cause))
     }
 
-    /// Where FTS's interface listens too, if anywhere.
+    /// Returns the separate listening address of FTS's interface, if any.
     ///
     /// # Errors
     /// The operating system's.
@@ -231,29 +231,29 @@ impl Service {
             .map_err(|cause| Error::io("look at", "the listener", cause))
     }
 
-    /// How sources are reached by whoever pulls, where they are handed out.
+    /// Returns the address by which pulls reach sources, if these are served.
     #[must_use]
     pub fn source_url(&self) -> Option<&str> {
         let lending = self.desk.centre.lending.get();
         lending.map(|lending| lending.url.as_str())
     }
 
-    /// What gives it other settings while it runs.
+    /// Returns a handle that changes its settings while it runs.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
 
-    /// The file with the token that programs must show.
+    /// Returns the path of the token that programs must show.
     #[must_use]
     pub fn token_file(&self) -> &std::path::Path {
         &self.token_file
     }
 
-    /// Runs until `shutdown` is done or something that can't be worked around fails.
+    /// Runs until `shutdown` completes or a fatal error occurs.
     ///
     /// # Errors
-    /// The journal's: nothing may be started that was not written down.
+    /// The journal's: nothing unrecorded may be started.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let Self {
             desk,
@@ -310,7 +310,7 @@ impl Service {
             lost = lose(&mut lead) => lost,
         };
         end.send_replace(true);
-        // Whatever still runs may be cut off at any moment: that is what the journal is for.
+        // Remaining work may be cut off at any moment: the journal allows that.
         tokio::time::sleep(SHUTDOWN_GRACE).await;
         drop(cut);
         running.shutdown().await;
@@ -321,7 +321,7 @@ impl Service {
     }
 }
 
-/// Does what is to be done from time to time.
+/// Runs periodic work.
 fn look_after(running: &mut JoinSet<Result<()>>, desk: &http::Desk) {
     let centre = &desk.centre;
     running.spawn(meters::read_all(Arc::clone(centre)));
@@ -332,7 +332,7 @@ fn look_after(running: &mut JoinSet<Result<()>>, desk: &http::Desk) {
     running.spawn(retire_keys(Arc::clone(centre)));
 }
 
-/// Removes the keys of what nobody keeps any more, again and again.
+/// Removes keys that are no longer needed, repeatedly.
 async fn retire_keys(centre: Arc<driver::Centre>) -> Result<()> {
     loop {
         tokio::time::sleep(KEYS_EVERY).await;
@@ -344,7 +344,7 @@ async fn retire_keys(centre: Arc<driver::Centre>) -> Result<()> {
     }
 }
 
-/// Decides, until what this gives is dropped: on a thread of its own.
+/// Runs the driver on its own thread until the returned sender is dropped.
 fn decide(running: &mut JoinSet<Result<()>>, driver: driver::Driver) -> oneshot::Sender<()> {
     let (cut, is_cut) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
@@ -352,7 +352,7 @@ fn decide(running: &mut JoinSet<Result<()>>, driver: driver::Driver) -> oneshot:
     cut
 }
 
-/// Hands out sources from now on, and reads what was not read yet for that.
+/// Starts serving sources, and reading their unread chunks.
 fn hand_out(
     running: &mut JoinSet<Result<()>>,
     desk: &http::Desk,
@@ -373,7 +373,7 @@ fn hand_out(
     });
 }
 
-/// Waits until the lead is lost, where there is one.
+/// Waits until leadership is lost, if there is any.
 async fn lose(lead: &mut Option<leadership::Lead>) -> Result<()> {
     match lead {
         Some(lead) => lead.lost().await,
@@ -381,7 +381,7 @@ async fn lose(lead: &mut Option<leadership::Lead>) -> Result<()> {
     }
 }
 
-/// Opens what users have given.
+/// Opens users' credentials.
 fn open_credentials(store: &store::Store, options: &Options) -> Result<credentials::Credentials> {
     let usual = || options.state.join(credentials::KEY_FILE);
     let key_file = options.credentials_key.clone().unwrap_or_else(usual);
@@ -391,7 +391,7 @@ fn open_credentials(store: &store::Store, options: &Options) -> Result<credentia
     Ok(credentials.reaching(Reach::beyond(&options.allow_address)?))
 }
 
-/// Takes the port where sources are handed out.
+/// Binds the port of the source server.
 fn open_outlet(
     state: &std::path::Path,
     centre: &driver::Centre,
@@ -410,7 +410,7 @@ fn flatten(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
     })
 }
 
-/// Tells the mind where chunks are coded and what the way out carries, where that is new.
+/// Reports to the mind where chunks are coded and the uplink's rate, if they changed.
 async fn choose_encoding(
     centre: &driver::Centre,
     (encode, rate): (Encode, Option<ByteRate>),
@@ -425,7 +425,7 @@ async fn choose_encoding(
     Ok(())
 }
 
-/// Tells the mind that the driver started, and takes up what a crash left undone.
+/// Reports the start to the mind, and resumes work that a crash interrupted.
 async fn resume(desk: &http::Desk) -> Result<()> {
     let centre = &desk.centre;
     tokio::task::block_in_place(|| centre.store.retire_keys(centre.clock.now()))?;
@@ -438,7 +438,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
         let twin = centre.depots.twin(&depot.record);
         centre.depots.insert(Arc::clone(&depot));
         centre.tell(enlist::added(&depot.record)).await?;
-        // Its terms the mind still knows; it is told them anew when the relay says its hours.
+        // The mind still knows its terms, and gets them again when the relay reports its hours.
         centre.tell(enlist::levelled(&depot.record)).await?;
         centre.tell(enlist::priced(&depot.record)).await?;
         centre.tell(enlist::bounded(&depot.record)).await?;
@@ -466,7 +466,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
             let behalf = tokio::task::block_in_place(|| centre.store.actors.of(record));
             let places = outbound::places_as_written(record, behalf.as_ref().ok());
             centre.outgoing.places.take(record.id, places);
-            // Where its links lead is looked at by somebody who may wait for that.
+            // The links' targets are resolved by a task that may wait for them.
             let (centre, record) = (Arc::clone(centre), record.clone());
             drop(tokio::task::spawn_blocking(move || {
                 let places = outbound::places(&record, &behalf?);
@@ -489,7 +489,7 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     jobs::forget::resume(desk)
 }
 
-/// Tells the mind which ways lead to a depot, where there are several or were when the service ran before.
+/// Tells the mind which ways lead to a depot, if there are several or were at an earlier run.
 pub(crate) async fn tell_ways(centre: &driver::Centre, depot: &depots::Depot) -> Result<()> {
     let knows_several = centre.mind().has_ways(depot.record.id);
     match depot.ways_found(knows_several) {

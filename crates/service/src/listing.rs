@@ -1,8 +1,10 @@
-//! Directories of any endpoint, listed for whoever asks: kept for a while, listed ahead of those who go through a tree.
+//! Lists directories of any endpoint: listings are cached for a while, and listed ahead for callers
+//! that walk a tree.
 //!
-//! `place` says what is the same directory for the same somebody, `listed` keeps entries small, `cache` decides what is believed for
-//! how long, `agenda` what is listed ahead, `reader` lists. Nobody is given a listing here whom [`crate::tokens::Caller::reads`] does
-//! not let read that very address with that profile: whoever asks sees to that first, each time.
+//! `place` decides which directories are equal for which owner, `listed` keeps entries small,
+//! `cache` decides how long a listing is fresh, `agenda` what is listed ahead, `reader` lists.
+//! Before each call, the caller must check with [`crate::tokens::Caller::reads`] that the user may
+//! read that address with that profile.
 
 mod agenda;
 mod cache;
@@ -32,22 +34,22 @@ pub(crate) use listed::{Listed, Seen};
 pub(crate) use place::{Place, Written};
 use reader::{IDLE_FOR, Read, Reader};
 
-/// What is kept of listings unless the service is told otherwise.
+/// Default memory for cached listings.
 pub const CACHE_BYTES: u64 = 64 << 20;
-/// Directories that are listed at once, or wait for that, because somebody asked.
+/// Directories that are listed on request at once, or wait for it.
 pub(crate) const ASKED_MAX: usize = 1024;
-/// Whoever waits longer for a directory is told to ask again; it is listed all the same.
+/// Longest wait for a directory: the caller is then told to ask again, and the listing continues.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Nothing is listed ahead while so many directories are listed that somebody waits for.
+/// Number of directories listed on request at which listing ahead stops.
 const BUSY_AT: usize = 32;
-/// Directories behind the one that was asked for that are listed ahead with it: whoever goes through a tree asks for them next.
+/// Directories listed ahead after the requested one: callers that walk a tree ask for them next.
 const BESIDE: usize = 64;
 
-/// How a listing ended, for all who wait for it.
+/// Result of a listing, for all its waiters.
 type Outcome = Option<std::result::Result<Arc<Read>, Arc<Error>>>;
 type Waiter = watch::Receiver<Outcome>;
 
-/// A listing that somebody asked for.
+/// Listing that a caller requested.
 pub(crate) struct Start {
     place: Place,
     number: u64,
@@ -55,47 +57,47 @@ pub(crate) struct Start {
     outcome: watch::Sender<Outcome>,
 }
 
-/// How somebody asks.
+/// Options of a request for a listing.
 #[derive(Debug, Default)]
 pub(crate) struct Ask {
-    /// The name behind which the page begins.
+    /// Name after which the page begins.
     pub(crate) after: Option<Vec<u8>>,
-    /// Whatever is kept, it is listed anew.
+    /// Set to list anew, whatever is cached.
     pub(crate) refresh: bool,
-    /// Levels that are listed ahead.
+    /// Levels to list ahead.
     pub(crate) levels: u8,
-    /// What lies beside it is looked at even where it was known itself.
+    /// Examines neighbouring directories even if this one was cached.
     pub(crate) looks_beside: bool,
 }
 
-/// What is answered.
+/// Answer to a request for a listing.
 pub(crate) struct Answer {
     pub(crate) listed: Arc<Listed>,
-    /// When it was known to be so.
+    /// Moment at which the listing was known to be true.
     pub(crate) as_of: Timestamp,
-    /// It was not listed for this.
+    /// Set if it came from the cache.
     pub(crate) is_cached: bool,
-    /// It was, by a store that lists all that lies below in one go.
+    /// Set if the store lists everything below in one call.
     lists_trees: bool,
 }
 
 struct Books {
     cache: Cache<Waiter>,
     agenda: Agenda,
-    /// Directories that are listed because somebody waits.
+    /// Directories being listed for a waiting caller.
     asked: usize,
 }
 
-/// The listings of a service.
+/// Listings of a service.
 pub(crate) struct Listings {
     books: Mutex<Books>,
     reader: Reader,
     starts: mpsc::Sender<Start>,
-    /// There may be something to list ahead.
+    /// Notified when there may be something to list ahead.
     told: Notify,
 }
 
-/// Something is being written; when this is dropped it is no more.
+/// Write under way, which ends when this is dropped.
 pub(crate) struct Writing {
     listings: Arc<Listings>,
     number: Option<u64>,
@@ -109,7 +111,7 @@ impl Drop for Writing {
     }
 }
 
-/// A listing on its way: however it ends, its end is noted.
+/// Listing under way; dropping it always notes its end.
 struct Flight {
     listings: Arc<Listings>,
     place: Place,
@@ -129,7 +131,8 @@ impl Drop for Flight {
 }
 
 impl Listings {
-    /// Keeps so many bytes of listings, each made with the rights and credentials of whoever asks. What is asked for arrives where [`Listings::run`] takes it.
+    /// Creates a cache of this many bytes; each listing is made with its caller's rights and
+    /// credentials. Requests are queued for [`Listings::run`].
     pub(crate) fn new(
         cache_bytes: u64,
         actors: &Arc<Actors>,
@@ -150,7 +153,7 @@ impl Listings {
         (Arc::new(listings), started)
     }
 
-    /// Keeps so many bytes from now on.
+    /// Sets the memory for listings.
     pub(crate) fn resize(&self, cache_bytes: u64) {
         let bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
         self.books().cache.resize(bytes);
@@ -160,10 +163,12 @@ impl Listings {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory's listing: one that is fresh, or else a new one. Whoever asks has seen that the caller may read there.
+    /// Returns a directory's listing: a fresh one, or else a new one. The caller has checked read
+    /// access.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] when too much is listed, or it takes too long: ask again. And what listing brings.
+    /// [`ErrorKind::Busy`] if too many listings run, or this one takes too long: ask again. Errors
+    /// of listing.
     pub(crate) async fn ask(&self, place: &Place, ask: &Ask) -> Result<Answer> {
         let want = {
             let mut books = self.books();
@@ -213,7 +218,8 @@ impl Listings {
         }
     }
 
-    /// What is kept and fresh, or else what to wait for: somebody lists it, from now on if nobody did.
+    /// Returns a fresh cached listing, or what to wait for: a listing under way, started here if
+    /// there was none.
     fn begin(
         &self,
         place: &Place,
@@ -245,7 +251,7 @@ impl Listings {
             .hint("try again in a minute"))
     }
 
-    /// Wants what is likely to be asked for next to be listed ahead: what lies below, and what lies beside it.
+    /// Queues what is likely to be asked for next: directories below and beside this one.
     fn look_ahead(&self, place: &Place, asked: &Ask, answer: &Answer) {
         if asked.levels == 0 {
             return;
@@ -291,7 +297,7 @@ impl Listings {
         }
     }
 
-    /// Lists what is asked for, and ahead of that, until the service ends.
+    /// Lists requested directories, and others ahead, until the service ends.
     pub(crate) async fn run(self: Arc<Self>, mut starts: mpsc::Receiver<Start>) -> Result<()> {
         let mut running = JoinSet::new();
         let mut is_open = false;
@@ -351,7 +357,7 @@ impl Listings {
         outcome.send_replace(Some(read));
     }
 
-    /// Lists all that lies below a directory; where that is too much, offers the directories in it.
+    /// Lists everything below a directory; if that is too much, offers its subdirectories.
     async fn list_tree(self: Arc<Self>, wanted: Wanted) {
         let Some(number) = self.books().cache.begin_tree(&wanted.place) else {
             self.books().agenda.done(&wanted, 0, std::iter::empty());
@@ -380,7 +386,7 @@ impl Listings {
         self.told.notify_one();
     }
 
-    /// Lists a directory that nobody asked for yet, unless it is there; and offers what lies below it.
+    /// Lists a directory ahead unless it is cached, and offers the directories below it.
     async fn list_ahead(self: Arc<Self>, wanted: Wanted) {
         let now = self.reader.now();
         let (outcome, waiter) = watch::channel(None);
@@ -421,7 +427,8 @@ impl Listings {
         self.told.notify_one();
     }
 
-    /// Something is written where this request goes, from now on until what is returned is dropped. Blocking.
+    /// Notes that something is being written at a request's destination, until the returned value
+    /// is dropped. Blocking.
     pub(crate) fn writing(self: &Arc<Self>, record: &RequestRecord) -> Writing {
         let written = self.written(&record.wishes.owner, &record.destination);
         let number = written
@@ -438,7 +445,7 @@ impl Listings {
         Written::at(address, |location| look::resolve(&behalf, location))
     }
 
-    /// Something of this owner's was written, or removed, here. Blocking.
+    /// Notes that something of this owner was written or removed here. Blocking.
     pub(crate) fn wrote(&self, owner: &str, address: &str) {
         if let Ok(written) = self.written(owner, address) {
             self.books().cache.drop_touched(&written);
@@ -446,7 +453,7 @@ impl Listings {
     }
 }
 
-/// Waits until a listing is over.
+/// Waits until a listing ends.
 async fn ended(mut waiter: Waiter) -> Result<Arc<Read>> {
     let outcome = waiter.wait_for(Option::is_some).await;
     match outcome.as_deref() {

@@ -1,4 +1,4 @@
-//! Relays that make themselves known by an invitation, and say from time to time how they are.
+//! Relays that register by an invitation, and report their status from time to time.
 
 use std::sync::Arc;
 
@@ -20,11 +20,12 @@ use crate::{
     invites,
 };
 
-/// What is done for them.
+/// State for registering relays.
 pub(crate) struct Members {
     centre: Arc<Centre>,
     watches: mpsc::Sender<Arc<Depot>>,
-    /// One newcomer after the other: an invitation is good for one relay, however many come at once.
+    /// Admits one new relay at a time: an invitation is good for one relay, however many come at
+    /// once.
     door: Mutex<()>,
 }
 
@@ -37,7 +38,7 @@ impl Members {
         }
     }
 
-    /// Takes a relay into the books that shows a good invitation.
+    /// Registers a relay that shows a valid invitation.
     pub(crate) async fn register(&self, token: &str, body: RegisterBody) -> Result<()> {
         let subject = || format!("depot {}", body.name);
         check_protocol("register", body.protocol, &subject())?;
@@ -57,7 +58,7 @@ impl Members {
             secret: body.secret.clone(),
             ..invite.terms.clone().into()
         };
-        // Written down first: whoever comes with another key after a crash comes too late.
+        // Recorded first: after a crash, a relay with another key comes too late.
         let before = invite.used_by(state, &body.name, body.fingerprint)?;
         let enlisted = enlist(centre, &self.watches, new).await;
         let depot = enlisted.map_err(|cause| {
@@ -72,7 +73,7 @@ impl Members {
         Ok(())
     }
 
-    /// Hears how a relay is, and where.
+    /// Receives a relay's status and address.
     pub(crate) async fn heartbeat(&self, token: &str, body: HeartbeatBody) -> Result<()> {
         let subject = || format!("depot {}", body.name);
         check_protocol("hear", body.protocol, &subject())?;

@@ -1,17 +1,19 @@
-//! What each depot really takes, measured on the sends themselves.
+//! Measures the real intake of each depot by the sends themselves.
 //!
-//! Bytes count as they arrive, as the kernels at both ends of a connection know, where that is known in time: fragments that
-//! end together, half of them a moment before the meter is read, say nothing wrong then, and a path that becomes slow shows
-//! before they end.
+//! Bytes count as they arrive, as the kernels at both ends of a connection know, if that is known
+//! in time. Then fragments that end together, half of them just before the meter is read, cause no
+//! error, and a path that slows down shows before they end.
 //!
-//! Elsewhere they count when the depot has acknowledged them, and a window reaches from one acknowledgement to
-//! another: so what is on its way when it closes is what was when it opened. Where that takes too long, because fragments
-//! are large for what the path carries now, they count as they arrive until what was on its way then has ended. Through
-//! gateways nobody sees from here what has arrived; there it is only seen that something moves, and the window stays open
-//! until something is acknowledged: all of that arrived in all of that time.
+//! Otherwise bytes count when the depot has acknowledged them, and a window reaches from one
+//! acknowledgement to another: as much is under way at its end as at its start. If that takes too
+//! long, because fragments are large for the current rate, bytes count as they arrive until all
+//! sends of that moment have ended. Through gateways the arrival can't be seen from here, only that
+//! something moves. The window then stays open until an acknowledgement: all of those bytes arrived
+//! in all of that time.
 //!
-//! A burst of sends begins with nothing on its way: what arrives before its first acknowledgement does not count, and what
-//! is acknowledged until the sends that began before that have ended is only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
+//! A burst of sends begins with nothing under way. Bytes that arrive before its first
+//! acknowledgement don't count. Bytes acknowledged until all sends from before that have ended give
+//! only a lower bound (`docs/algorithms/bandwidth-forecast.md`).
 
 use std::{
     sync::Mutex,
@@ -20,95 +22,95 @@ use std::{
 
 use posthaste_types::{ByteRate, Bytes};
 
-/// A window closes at the earliest after this long…
+/// Least age at which a window closes…
 const WINDOW_MIN: Duration = Duration::from_millis(900);
-/// …and with this many acknowledgements, so that one fragment isn't taken for a rate…
+/// …and with this many acknowledgements, so that one fragment doesn't count as a rate…
 const ACKNOWLEDGED_MIN: u32 = 3;
-/// …unless it has been open this long.
+/// …unless the window has been open this long.
 const WINDOW_MAX: Duration = Duration::from_secs(5);
-/// A window busy for at least this share, in per cent, says what the depot can take; a less busy
-/// one only what it took (a censored sample).
+/// Least busy share of a window, in per cent, for a measurement of the depot's capacity; a less
+/// busy one gives a lower bound (a censored sample).
 const BUSY_PERCENT_MIN: u128 = 95;
-/// Of what took less time nothing can be told.
+/// Shortest busy time that allows a measurement.
 const BUSY_MIN: Duration = Duration::from_millis(1);
-/// The least length of a window in which bytes count as they arrive: a connection whose path has just become slow needs a
-/// while to find its pace…
+/// Shortest window in which bytes count as they arrive: a connection whose path has just slowed
+/// down needs a while to find its pace…
 const SEEN_MIN: Duration = Duration::from_millis(1400);
-/// …and the fewest that are taken for a rate: questions how the depot is are bytes too.
+/// …and the fewest bytes that count as a rate: status calls are bytes too.
 const SEEN_BYTES_MIN: u64 = 64 << 10;
-/// After a pause of this long sends are a new burst: connections have begun to forget how fast they
-/// were.
+/// Pause after which sends are a new burst: connections have begun to forget their speed.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// One depot's meter.
+/// Meter of one depot.
 #[derive(Debug)]
 pub(crate) struct Meter {
     window: Mutex<Window>,
 }
 
-/// How far a burst of sends is in filling the path.
+/// Progress of a burst of sends in filling the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ramp {
-    /// Nothing was acknowledged yet.
+    /// Nothing acknowledged yet.
     Filling,
-    /// So many of the sends that began before the first acknowledgement are still under way.
+    /// Sends still under way that began before the first acknowledgement.
     Draining(u32),
-    /// What leaves is what arrives.
+    /// Path is full: bytes arrive at the rate at which they leave.
     Over,
 }
 
 #[derive(Debug)]
 struct Window {
     opened: Instant,
-    /// Since when nobody looked whether anything moves, where nothing was acknowledged since it opened.
+    /// Last look at whether anything moves, if nothing was acknowledged since the window opened.
     unheard_since: Instant,
     in_flight: u32,
-    /// How many of them take only what others leave, and whether any did in this window: what they took says
-    /// only that there was so much.
+    /// Number of sends that give way, and whether there were any in this window: their rate is only
+    /// a lower bound.
     humble: u32,
     was_humble: bool,
-    /// How many of them a mover makes, who tells from time to time what arrived, and whether any did in this window.
+    /// Number of sends by movers, which report arrivals from time to time, and whether there were
+    /// any in this window.
     told: u32,
     was_told: bool,
-    /// Some of what is on its way still goes another way.
+    /// Set while some of the bytes under way use another way.
     is_turning: bool,
     busy_since: Option<Instant>,
     idle_since: Option<Instant>,
     ramp: Ramp,
-    /// Time with something in flight, but for what `busy_since` says.
+    /// Time with something in flight, except the time since `busy_since`.
     busy: Duration,
-    /// When something was acknowledged last in it, and how long it was busy until then.
+    /// Time of the window's last acknowledgement, and the busy time until then.
     acknowledged_at: Option<(Instant, Duration)>,
     bytes: u64,
     acknowledged: u32,
-    /// Of all windows.
+    /// Sum over all windows.
     stored: Bytes,
-    /// What the network had carried at the first look at it.
+    /// Network counters at the first look.
     before: Option<Look>,
-    /// Bytes count as they arrive, until so many sends have ended.
+    /// Number of sends that must end before bytes no longer count as they arrive.
     seen: Option<u32>,
-    /// What was acknowledged since it opened was counted before, in part.
+    /// Set if bytes acknowledged since it opened were counted before, in part.
     is_counted: bool,
     latest: ByteRate,
 }
 
-/// What the network has carried for a depot so far.
+/// Bytes that the network has carried for a depot so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Carried {
-    /// What was given to it.
+    /// Bytes handed to the network.
     pub(crate) sent: Bytes,
-    /// What has arrived; none where that is not seen.
+    /// Bytes that arrived; none if that is not visible.
     pub(crate) arrived: Option<Bytes>,
-    /// Whether the depot itself holds back what its kernel took at once.
+    /// Set if the depot itself holds back bytes that its kernel has received.
     pub(crate) is_held_back: bool,
 }
 
-/// What the network had carried at a moment.
+/// Network counters at a moment.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     carried: Carried,
     at: Instant,
-    /// How long the window had been busy by then.
+    /// Busy time of the window until then.
     busy: Duration,
 }
 
@@ -121,7 +123,8 @@ impl Window {
         }
     }
 
-    /// Whether bytes count as they arrive: it is known in time, and something was acknowledged since the path was filled.
+    /// Returns whether bytes count as they arrive: arrivals are known in time, and something was
+    /// acknowledged since the path was filled.
     fn sees(&self, before: Look, carried: Carried) -> bool {
         let is_told_late = carried.is_held_back || self.was_told;
         let is_seen = carried.arrived.is_some() && before.carried.arrived.is_some();
@@ -134,7 +137,8 @@ impl Window {
         self.busy + since.unwrap_or_default()
     }
 
-    /// Begins the next window where the one before ended: that may be after `now`, which others' sends did not wait for.
+    /// Opens the next window at the end of the last, which may be after `now`, since others' sends
+    /// did not wait for it.
     fn open(&mut self, at: Instant, busy_before: Duration, now: Instant) {
         self.busy = self.busy_until(now).saturating_sub(busy_before);
         self.busy_since = self.busy_since.map(|_| now);
@@ -152,7 +156,7 @@ impl Window {
     fn see(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
         let (arrived_before, arrived) = before.carried.arrived.zip(carried.arrived)?;
         let bytes = arrived - arrived_before;
-        // Of what arrived earlier nobody saw how much it was.
+        // The amount of earlier arrivals is unknown.
         let window = self.busy_until(now).saturating_sub(before.busy);
         if window < SEEN_MIN || bytes.get() < SEEN_BYTES_MIN {
             return None;
@@ -169,12 +173,12 @@ impl Window {
         Some(sample)
     }
 
-    /// Nothing was acknowledged for long although something was on its way all the time: counts bytes as they arrive
-    /// from now on, where that is seen. What is known for now is that it moves.
+    /// Handles a long time without acknowledgements although something was always under way: counts
+    /// bytes as they arrive from now on, if that is visible. For now only the movement is known.
     fn wait(&mut self, now: Instant, before: Look, carried: Carried) -> Option<Sample> {
         let window = self.busy_until(now);
         let is_busy = is_busy(window, now.duration_since(self.opened));
-        // In a ramp buffers take what does not arrive.
+        // Early in a burst, buffers absorb bytes that do not arrive.
         let sample = match self.see(now, before, carried) {
             Some(sample) if self.ramp == Ramp::Over => Some(sample),
             _ => ((carried.sent - before.carried.sent).get() >= SEEN_BYTES_MIN).then_some(Sample {
@@ -187,16 +191,17 @@ impl Window {
             self.open(now, self.busy_until(now), now);
             self.seen = is_busy.then_some(self.in_flight);
         }
-        // What is acknowledged next was on its way all the time since the window opened, not only from now on.
+        // The next acknowledged bytes were under way all the time since the window opened, not only
+        // from now on.
         self.unheard_since = now;
         self.before = Some(self.look(now, carried));
         sample.filter(|_| is_busy)
     }
 
-    /// Moves the ramp on after a send ended.
+    /// Advances the burst after a send ended.
     fn climb(&mut self, now: Instant, is_stored: bool) {
         if self.ramp == Ramp::Filling && is_stored {
-            // What arrived until now filled the path.
+            // Arrivals until now filled the path.
             self.before = None;
         }
         self.ramp = match self.ramp {
@@ -207,7 +212,8 @@ impl Window {
         if let Some(left) = &mut self.seen {
             *left = left.saturating_sub(1);
             if *left == 0 {
-                // What is on its way now began since: as many of its bytes have arrived as will at the window's end.
+                // Sends under way began since: as many of their bytes have arrived as will at the
+                // window's end.
                 self.seen = None;
                 (self.ramp, self.is_turning) = (Ramp::Over, false);
                 self.open(now, self.busy_until(now), now);
@@ -221,19 +227,19 @@ impl Window {
     }
 }
 
-/// Whether something was under way for as good as all of that time.
+/// Returns whether something was under way for nearly all of that time.
 fn is_busy(busy: Duration, open_for: Duration) -> bool {
     busy.as_micros() * 100 >= open_for.as_micros() * BUSY_PERCENT_MIN
 }
 
-/// A closed window.
+/// Closed window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// Bytes acknowledged, or seen to arrive.
     pub(crate) bytes: Bytes,
     /// Time with something in flight.
     pub(crate) window: Duration,
-    /// Whether there was always something in flight, and the path full.
+    /// Set if something was always in flight and the path was full.
     pub(crate) saturated: bool,
 }
 
@@ -274,7 +280,7 @@ impl Meter {
         )
     }
 
-    /// A send starts, one that takes only what others leave if it is said so.
+    /// Notes a send's start, and whether it gives way.
     pub(crate) fn on_start(&self, now: Instant, is_humble: bool) {
         self.with(|window| {
             let is_burst = window
@@ -291,7 +297,7 @@ impl Meter {
         });
     }
 
-    /// A mover makes a send that started, until it is said that it ended.
+    /// Notes that a mover makes a started send, until its end.
     pub(crate) fn on_told(&self, starts: bool) {
         self.with(|window| {
             window.told = match starts {
@@ -302,7 +308,8 @@ impl Meter {
         });
     }
 
-    /// Sends take another way from now on: until those that began before have ended, what is measured is of both.
+    /// Notes that sends take another way from now on: until all earlier ones have ended,
+    /// measurements mix both.
     pub(crate) fn turn(&self, now: Instant) {
         self.with(|window| {
             window.seen = None;
@@ -315,7 +322,7 @@ impl Meter {
         });
     }
 
-    /// A send ended, with this many bytes stored.
+    /// Notes a send's end, with the bytes stored.
     pub(crate) fn on_end(&self, now: Instant, is_humble: bool, stored: Bytes) {
         self.with(|window| {
             let is_stored = stored > Bytes::ZERO;
@@ -336,7 +343,8 @@ impl Meter {
         });
     }
 
-    /// Closes the window if it is time to, and opens the next. `carried` is what the network carried so far.
+    /// Closes the window if it is time to, and opens the next. `carried` is the network's total so
+    /// far.
     pub(crate) fn sample(&self, now: Instant, carried: Carried) -> Option<Sample> {
         self.with(|window| {
             let look = window.look(now, carried);
@@ -350,7 +358,7 @@ impl Meter {
                 return sample;
             }
             if window.is_counted {
-                // Until what is on its way now has ended.
+                // Lasts until all sends under way have ended.
                 window.open(now, window.busy_until(now), now);
                 window.before = Some(window.look(now, carried));
                 window.seen = (window.in_flight > 0).then_some(window.in_flight);
@@ -393,7 +401,7 @@ impl Meter {
         })
     }
 
-    /// The rate over the last closed window; zero when nothing was sent for long.
+    /// Returns the rate of the last closed window; zero if nothing was sent for long.
     pub(crate) fn latest(&self, now: Instant) -> ByteRate {
         self.with(|window| {
             let stale = now.duration_since(window.unheard_since) > 2 * WINDOW_MAX + WINDOW_MIN;
@@ -401,17 +409,17 @@ impl Meter {
         })
     }
 
-    /// What was stored there since the service started.
+    /// Returns the bytes stored there since the service started.
     pub(crate) fn stored(&self) -> Bytes {
         self.with(|window| window.stored)
     }
 
-    /// Whether there is nothing to say until something starts.
+    /// Returns whether there is nothing to report until a send starts.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.with(|window| window.in_flight == 0 && window.acknowledged_at.is_none())
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.with(|window| window.in_flight == 0)
     }
@@ -421,7 +429,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// Nothing is said of what the network carries.
+    /// Carried bytes with nothing known of the network.
     const UNSEEN: Carried = Carried {
         sent: Bytes::ZERO,
         arrived: None,
@@ -440,8 +448,8 @@ mod tests {
         Instant::now()
     }
 
-    /// `sends` in flight all the time from 0 ms on, one of 1000 bytes stored every `every` ms; the
-    /// meter is read every 100 ms until `until`.
+    /// Runs `sends` in flight from 0 ms on, with 1000 bytes stored every `every` ms; reads the
+    /// meter every 100 ms until `until`.
     fn run(meter: &Meter, start: Instant, sends: u32, every: u64, until: u64) -> Vec<Sample> {
         (0..sends).for_each(|_| meter.on_start(start, false));
         let mut samples = Vec::new();
@@ -483,7 +491,7 @@ mod tests {
         for now in (1000..=8000).step_by(1000) {
             meter.on_end(after(start, now), false, Bytes::new(1000));
         }
-        // It looked at the clock before.
+        // The reader took the time before the last send ended.
         let sample = meter.sample(after(start, 7999), UNSEEN).unwrap();
         assert_eq!(sample.bytes, Bytes::new(8000));
         assert_eq!(sample.window, Duration::from_secs(8));
@@ -507,7 +515,7 @@ mod tests {
     fn the_ramp_of_a_burst_is_only_a_lower_bound() {
         let start = start();
         let meter = Meter::new(start);
-        // Twenty on their way at once: the first second shows what filled the path.
+        // Twenty are under way at once: the first second shows what filled the path.
         let samples = run(&meter, start, 20, 100, 5000);
         let saturated = samples.iter().map(|sample| sample.saturated);
         assert_eq!(
@@ -597,8 +605,9 @@ mod tests {
         assert_eq!(meter.latest(after(start, 10_001)), ByteRate::ZERO);
     }
 
-    /// Eight sends of `size` in flight from 0 ms on over a path of `rates.0` bytes a millisecond until `turn` ms, and
-    /// `rates.1` from there; they share it, and as they end others begin. Read every 500 ms until `until`.
+    /// Runs eight sends of `size` in flight from 0 ms on over a path of `rates.0` bytes a
+    /// millisecond until `turn` ms, and `rates.1` from there. They share it, and as they end others
+    /// begin. Reads the meter every 500 ms until `until`.
     fn run_seen(
         meter: &Meter,
         start: Instant,
@@ -615,7 +624,7 @@ mod tests {
         run_told(meter, start, size, (rates, turn), until, told)
     }
 
-    /// The same, where `told` says at each moment what is known of what arrived by then.
+    /// Runs the same with `told` returning the known arrivals at each moment.
     fn run_told(
         meter: &Meter,
         start: Instant,
@@ -652,7 +661,7 @@ mod tests {
     fn a_path_that_becomes_slow_shows_long_before_what_is_on_its_way_is_acknowledged() {
         let start = start();
         let meter = Meter::new(start);
-        // At a tenth of the rate the 16 MB that are on their way take 16 s.
+        // At a tenth of the rate the 16 MB under way take 16 s.
         let rates = ((10_000, 1000), 10_400);
         let samples = run_seen(&meter, start, 2_000_000, rates, 60_000, true);
         let late = samples.iter().filter(|(at, _)| *at > 10_400);
@@ -668,7 +677,7 @@ mod tests {
         assert!(late.len() > 10);
     }
 
-    /// When it is known for sure that a path carries a tenth since 10.4 s.
+    /// Returns when it is certain that a path carries a tenth since 10.4 s.
     fn known_slow(meter: &Meter, start: Instant, is_held_back: bool) -> u64 {
         let told = |_, arrived| Carried {
             arrived: Some(Bytes::new(arrived)),
@@ -690,7 +699,7 @@ mod tests {
         let told = Meter::new(start);
         told.on_told(true);
         assert!(known_slow(&told, start, false) > 14_000);
-        // Once no mover sends any more it is known in time.
+        // Once no mover sends any more, arrivals are known in time.
         let free = Meter::new(start);
         free.on_told(true);
         free.on_told(false);
@@ -701,11 +710,11 @@ mod tests {
     fn what_arrives_counts_from_the_first_acknowledgement_on() {
         let start = start();
         let meter = Meter::new(start);
-        // Until all of them are acknowledged it takes 6 s.
+        // Acknowledging all of them takes 6 s.
         (0..24).for_each(|_| meter.on_start(start, false));
         let rates = ((1000, 1000), 0);
         let straight = |now: u64, arrived| Carried {
-            // The kernel at the other end takes more at first.
+            // The kernel at the other end buffers more at first.
             arrived: Some(Bytes::new(arrived + 4000 * now.min(1000))),
             ..UNSEEN
         };
@@ -758,7 +767,7 @@ mod tests {
             ..UNSEEN
         };
         run_told(&meter, start, 1_000_000, rates, 20_000, straight);
-        // It goes through gateways from now on.
+        // Sends go through gateways from now on.
         let later = after(start, 20_000);
         for now in (500..=60_000).step_by(500) {
             if now % 8000 == 0 {
@@ -777,7 +786,7 @@ mod tests {
     fn what_arrived_before_the_first_look_lowers_no_rate() {
         let start = start();
         let meter = Meter::new(start);
-        // A window opens as the path becomes slow, and is looked at 400 ms later.
+        // A window opens as the path slows down, and is read 400 ms later.
         let rates = ((10_000, 1000), 9600);
         let samples = run_seen(&meter, start, 2_000_000, rates, 16_000, true);
         let mut late = samples.iter().filter(|(at, _)| *at > 11_500);
@@ -806,7 +815,7 @@ mod tests {
     fn large_fragments_that_end_together_behind_a_gateway_show_what_it_carries() {
         let start = start();
         let meter = Meter::new(start);
-        // Eight of 2 MB take 16 s, and nothing is heard meanwhile.
+        // Eight sends of 2 MB take 16 s, and no report comes meanwhile.
         let rates = ((1000, 1000), 0);
         let samples = run_seen(&meter, start, 2_000_000, rates, 100_000, false);
         let full = samples.iter().filter(|(_, sample)| sample.saturated);

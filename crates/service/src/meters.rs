@@ -1,4 +1,4 @@
-//! Reads what the paths carry, and tells the mind.
+//! Reads the rates of the paths and reports them to the mind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use posthaste_endpoint::Result;
 
 use crate::{driver::Centre, meter::Sample, monotonic};
 
-/// How often the meters are read.
+/// Interval of reading the meters.
 const METER_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) async fn read_all(centre: Arc<Centre>) -> Result<()> {

@@ -1,5 +1,6 @@
-//! Movers: processes that move data for the service, on whatever hosts (`docs/algorithms/movers.md`). Who is there, and who
-//! does what, the roster decides; this tells it what is heard, and those who wait for work what became of it.
+//! Movers: processes that move data for the service, on any hosts (`docs/algorithms/movers.md`).
+//! The roster decides which movers exist and what each does. This passes it their reports, and
+//! passes results to the callers that wait for work.
 
 mod shown;
 mod waiting;
@@ -22,11 +23,11 @@ use shown::{Came, ReadEnding, read_digest, read_ending, shown, unknown};
 use waiting::Told;
 pub(crate) use waiting::{Ending, News, Offered};
 
-/// How often it is looked whether movers are silent.
+/// Interval of checks for silent movers.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// An answer to a mover waits no longer for work: it must be heard meanwhile.
+/// Longest wait for work before a mover gets an answer, since it must report meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(3);
-/// Bytes of the name of a mover or a host.
+/// Longest name of a mover or a host, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
 struct Pending {
@@ -34,16 +35,16 @@ struct Pending {
     teller: mpsc::Sender<Told>,
 }
 
-/// What is known of a mover beside what the roster knows.
+/// Facts of a mover that the roster does not know.
 #[derive(Debug, Default)]
 struct About {
-    /// It may be given something, or is to stop something, or a turn of its is no longer the newest.
+    /// Wakes its turn: there may be work to give or to stop, or the turn is no longer the newest.
     woken: Arc<Notify>,
     host: String,
     version: String,
     bytes: u64,
     failure: Option<String>,
-    /// What it sent to each depot so far, and what of that arrived.
+    /// Bytes that it sent to each depot, and how many of those arrived.
     carried: BTreeMap<String, (u64, u64)>,
 }
 
@@ -54,14 +55,15 @@ struct State {
     next: u64,
 }
 
-/// The movers of this service.
+/// Movers of this service.
 pub(crate) struct Movers {
     state: Mutex<State>,
     started: Instant,
 }
 
 impl Movers {
-    /// Nobody is there yet. Numbers begin at `now`, so that they are none of a service before this.
+    /// Creates an empty set of movers. Numbers begin at `now`, so that they differ from those of an
+    /// earlier service.
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             state: Mutex::new(State {
@@ -78,16 +80,16 @@ impl Movers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time that leases go by: that of no calendar.
+    /// Returns the time of the leases, which no calendar changes.
     fn now(&self) -> Timestamp {
         Timestamp::from_secs(1) + self.started.elapsed()
     }
 
-    /// A mover joins.
+    /// Registers a mover.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] where no protocol is spoken by both,
-    /// [`ErrorKind::Busy`] where there are too many.
+    /// [`ErrorKind::Invalid`] for invalid facts, [`ErrorKind::Conflict`] without a common protocol,
+    /// [`ErrorKind::Busy`] if there are too many.
     pub(crate) fn join(&self, new: &api::NewMover) -> Result<api::JoinedMover> {
         let wrong =
             |why: &str| Error::new(ErrorKind::Invalid, "join", "the mover").cause(why.to_owned());
@@ -145,7 +147,7 @@ impl Movers {
         })
     }
 
-    /// A mover ends by itself.
+    /// Removes a mover that ends by itself.
     pub(crate) fn leave(&self, id: MoverId) {
         let mut state = self.state();
         let name = state.roster.name(id).map(str::to_owned);
@@ -158,11 +160,12 @@ impl Movers {
         }
     }
 
-    /// Hears what a mover says, and gives it work; waits for some where it may. What it said that it carried to depots is
-    /// told to `carried`.
+    /// Receives a mover's report and returns its work, waiting for some if it may. Bytes that it
+    /// reports as sent to depots are passed to `carried`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where it is not known (any more): it joins anew. [`ErrorKind::Invalid`] for what makes no sense.
+    /// [`ErrorKind::NotFound`] if it is not known (any more): it joins anew. [`ErrorKind::Invalid`]
+    /// for an invalid report.
     pub(crate) async fn turn(
         &self,
         id: MoverId,
@@ -196,7 +199,7 @@ impl Movers {
         Ok(Arc::clone(&about.woken))
     }
 
-    /// Whether it is something new.
+    /// Returns whether the report is new.
     fn hear(
         &self,
         id: MoverId,
@@ -216,7 +219,7 @@ impl Movers {
             Heard::Old => return Ok(false),
             Heard::New => {}
         }
-        // One that waits with an older turn is not to be given anything there.
+        // A mover that waits with an older turn gets no work there.
         if let Some(about) = state.about.get(&id) {
             about.woken.notify_waiters();
         }
@@ -266,11 +269,11 @@ impl Movers {
             Ok(Came::Stored(sum, receipt)) => Ending::Stored(sum, receipt),
             Err(_) => Ending::Failed(id),
         };
-        // Whoever waited may have left.
+        // The waiting caller may have left.
         let _ = pending.teller.try_send(ControlFlow::Break(ending));
     }
 
-    /// What it is to do; none where its turn is no longer the newest.
+    /// Returns its work; none if its turn is no longer the newest.
     fn ask(&self, id: MoverId, turn: &api::MoverTurn) -> Result<Option<api::MoverOrders>> {
         let mut state = self.state();
         let leaves = turn.leaves;
@@ -288,7 +291,7 @@ impl Movers {
                 continue;
             };
             if !pending.offered.departure.leave() {
-                // Whoever called it back takes it from the mover.
+                // The caller that recalled it takes it from the mover.
                 continue;
             }
             state.tell(id, lease, News::Given);
@@ -303,10 +306,10 @@ impl Movers {
         }))
     }
 
-    /// Sees that a mover has work of a request, so that it may know what that is.
+    /// Checks that a mover has work of a request, so that it may see the request.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it has none.
+    /// [`ErrorKind::PermissionDenied`] if it has none.
     pub(crate) fn check_works_for(&self, id: MoverId, request: RequestId) -> Result<()> {
         let state = self.state();
         let mut pending = state.pending.iter();
@@ -321,10 +324,10 @@ impl Movers {
             .cause("this mover has no work of it"))
     }
 
-    /// Movers of this name get nothing new, or do again.
+    /// Stops or resumes giving work to movers of this name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where none is there.
+    /// [`ErrorKind::NotFound`] if there is none.
     pub(crate) fn drain(&self, name: &str, drains: bool) -> Result<()> {
         let mut state = self.state();
         let is_there = state.roster.drain(self.now(), name, drains);
@@ -338,7 +341,7 @@ impl Movers {
         )
     }
 
-    /// How all movers are, in the order in which they joined.
+    /// Returns all movers, in the order in which they joined.
     pub(crate) fn all(&self) -> Vec<api::Mover> {
         let (now, state) = (self.now(), self.state());
         let views = state.roster.views().into_iter();
@@ -347,7 +350,7 @@ impl Movers {
             .collect()
     }
 
-    /// Looks after movers that are silent, for as long as the service runs.
+    /// Watches for silent movers until the service ends.
     ///
     /// # Errors
     /// None.
@@ -368,10 +371,11 @@ impl Movers {
         }
     }
 
-    /// After anything changed: wakes those who wait for work, and tells those whose work no mover is to do.
+    /// Passes on the results of any change: wakes movers that wait for work, and returns work to
+    /// callers if no mover is to do it.
     fn settle(&self, state: &mut State) {
         for ticket in state.roster.take_left() {
-            // Whoever waits hears the end of this.
+            // The waiting caller sees the channel close.
             state.pending.remove(&ticket);
         }
         for id in state.roster.wanted(self.now()) {
@@ -383,13 +387,14 @@ impl Movers {
 }
 
 impl State {
-    /// Nothing is known any more of movers that are gone.
+    /// Forgets movers that are gone.
     fn forget_gone(&mut self) {
         let roster = &self.roster;
         self.about.retain(|id, _| roster.name(*id).is_some());
     }
 
-    /// Tells whoever waits for the work of a lease, where it is this mover's. What finds no room is told by what comes after.
+    /// Sends news to the caller that waits for a lease's work, if the lease is this mover's. News
+    /// without room is superseded by later news.
     fn tell(&self, id: MoverId, lease: LeaseId, news: News) {
         let Some((holder, ticket)) = self.roster.holder(lease) else {
             return;

@@ -1,8 +1,10 @@
-//! People who log in with their site's identity provider: what an OpenID provider signed is as good as a token of the service.
+//! Logins by the site's identity provider: a token that an OpenID provider signed is as good as one
+//! of the service.
 //!
-//! `settings` says whom to trust and what people may, `issuer` asks the provider, `keys` and `jwt` see that it signed a token, for
-//! this service and for now, `grants` makes of its claims somebody who asks. Nothing that anybody sent is believed before its
-//! signature was checked, but for which key is to check it.
+//! `settings` defines the trusted provider and the users' rights. `issuer` asks the provider;
+//! `keys` and `jwt` check that it signed a token, for this service and for now; `grants` makes a
+//! caller of the token's claims. Nothing of a token is believed before its signature is checked,
+//! except which key is to check it.
 
 mod grants;
 mod issuer;
@@ -29,16 +31,16 @@ use crate::{monotonic, tokens::Caller};
 use jwt::Token;
 use keys::{Keys, Verdict};
 
-/// How often the provider's keys are asked for: one that was withdrawn is trusted for so long at most.
+/// Interval of fetching the provider's keys: a withdrawn key is trusted for this long at most.
 const KEYS_EVERY: Duration = Duration::from_secs(3600);
-/// The same when that failed.
+/// Interval after a failed fetch.
 const KEYS_AGAIN: Duration = Duration::from_secs(60);
-/// Keys are trusted for so long when the provider can't be reached any more.
+/// Time for which keys are trusted if the provider can't be reached.
 const KEYS_GOOD_FOR: Duration = Duration::from_secs(86_400);
-/// After a question for keys that somebody's token brought about and that found none, whoever made it, until the next.
+/// Pause after a fetch that a token caused and that found no new key, for all callers.
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 
-/// Whom the service trusts to say who somebody is; nobody, perhaps. It may become somebody else while it runs.
+/// Trusted provider, if any. It may be replaced while the service runs.
 #[derive(Default)]
 pub(crate) struct Logins {
     trusted: RwLock<Option<Arc<Trusted>>>,
@@ -46,10 +48,10 @@ pub(crate) struct Logins {
 }
 
 impl Oidc {
-    /// Makes ready to trust it. Nothing is asked yet.
+    /// Prepares the provider. Asks nothing yet.
     ///
     /// # Errors
-    /// As [`Issuer::open`].
+    /// Errors of [`Issuer::open`].
     pub(crate) fn open(&self) -> Result<Trusted> {
         Ok(Trusted {
             issuer: Issuer::open(&self.issuer, self.ca_file.as_deref())?,
@@ -60,27 +62,27 @@ impl Oidc {
     }
 }
 
-/// A provider, and what is known of it.
+/// Provider, and its known state.
 pub(crate) struct Trusted {
     settings: Oidc,
     issuer: Issuer,
     known: RwLock<Option<(Instant, Arc<Keys>)>>,
-    /// When it was last asked for its keys in vain because of a token, and held by whoever asks.
+    /// Last fetch of keys in vain because of a token; held during a fetch.
     asked: Mutex<Option<Instant>>,
 }
 
 impl Logins {
-    /// Trusts this one, and nobody without.
+    /// Trusts this provider, or none if there are no settings.
     ///
     /// # Errors
-    /// As [`Issuer::open`].
+    /// Errors of [`Issuer::open`].
     pub(crate) fn open(settings: Option<&Oidc>) -> Result<Self> {
         let logins = Self::default();
         logins.trust(settings.map(Oidc::open).transpose()?);
         Ok(logins)
     }
 
-    /// Trusts this one from now on, and nobody without. Keys are asked for when they are needed.
+    /// Replaces the trusted provider, or removes it. Keys are fetched when needed.
     pub(crate) fn trust(&self, opened: Option<Trusted>) {
         let trusted = opened.map(Arc::new);
         *self.trusted.write().unwrap_or_else(PoisonError::into_inner) = trusted;
@@ -92,7 +94,7 @@ impl Logins {
         trusted.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How people log in, for whoever asks; none where they can't.
+    /// Returns how users log in, for any caller; none if they can't.
     pub(crate) fn told(&self) -> Option<api::Identity> {
         let trusted = self.trusted()?;
         let settings = &trusted.settings;
@@ -104,11 +106,12 @@ impl Logins {
         })
     }
 
-    /// Who shows what a provider signed; none where nobody logs in here, or it is nothing of the kind.
+    /// Returns the caller of a token that a provider signed; none if logins are off, or it is no
+    /// such token.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] for a token that is not good, or not for this service;
-    /// [`ErrorKind::PermissionDenied`] for somebody to whom nothing is granted; those of asking for keys.
+    /// [`ErrorKind::PermissionDenied`] for a user without a grant; those of asking for keys.
     pub(crate) async fn caller(&self, shown: &str, now: Timestamp) -> Option<Result<Arc<Caller>>> {
         if !jwt::looks_like_one(shown) {
             return None;
@@ -154,7 +157,7 @@ impl Trusted {
                 .hint("`posthaste login` gets a new one")
         };
         let token = Token::read(shown).map_err(refused)?;
-        // It costs nothing, and says more than a signature that nobody knows.
+        // This check is free, and says more than an unknown signature.
         token.is_of(&self.settings.issuer).map_err(refused)?;
         match self.check(&token).await? {
             Verdict::Good => {}
@@ -170,7 +173,7 @@ impl Trusted {
         grants::caller(&self.settings, token.claims(), until)
     }
 
-    /// Checks a signature, with new keys where it names one that is not known.
+    /// Checks a signature, with new keys if it names an unknown one.
     async fn check(&self, token: &Token<'_>) -> Result<Verdict> {
         let known = self.known();
         let verdict = known.as_ref().map(|keys| token.check(keys));
@@ -180,13 +183,13 @@ impl Trusted {
         let mut asked = self.asked.lock().await;
         let is_early = asked.is_some_and(|at| monotonic().duration_since(at) < ASKED_EVERY);
         if is_early {
-            // Somebody else asked meanwhile, perhaps.
+            // Another caller may have fetched them meanwhile.
             let keys = self.known().ok_or_else(|| self.has_no_keys())?;
             return Ok(token.check(&keys));
         }
         let answer = self.ask().await;
         let verdict = self.known().map(|keys| token.check(&keys));
-        // Who names a key that is found there asked for good reason, and does not make others wait.
+        // A token with a key that is found then caused a justified fetch, and delays no others.
         let is_found = matches!(verdict, Some(Verdict::Good | Verdict::Bad));
         *asked = (!is_found).then(monotonic);
         match (verdict, answer) {
@@ -205,7 +208,7 @@ impl Trusted {
             .retry_after(ASKED_EVERY)
     }
 
-    /// The keys, where they are not too old.
+    /// Returns the keys if they are recent enough.
     fn known(&self) -> Option<Arc<Keys>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let (since, keys) = known.as_ref()?;
@@ -213,7 +216,7 @@ impl Trusted {
         is_good.then(|| Arc::clone(keys))
     }
 
-    /// Asks for the keys as they are now.
+    /// Fetches the current keys.
     async fn ask(&self) -> Result<()> {
         let discovery = self.issuer.discover().await?;
         let keys = self.issuer.keys(&discovery).await?;

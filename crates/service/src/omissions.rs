@@ -1,4 +1,5 @@
-//! Files of sources that are at fault while they are read: told to the mind, and left out where it says so.
+//! Files of sources that are at fault while they are read: reported to the mind, and left out at
+//! its command.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -20,7 +21,7 @@ use crate::{
     store::Store,
 };
 
-/// A file at fault, as the mind is told of it.
+/// Returns the input that reports a file at fault.
 fn at_fault(store: &Store, sealed: &Sealed, request: RequestId, fault: FileFault) -> Input {
     let entry = sealed.list().files.get(fault.file);
     let (first, last) = sealed.chunks_of(fault.file);
@@ -39,7 +40,8 @@ fn at_fault(store: &Store, sealed: &Sealed, request: RequestId, fault: FileFault
     Input::FileAtFault { request, file }
 }
 
-/// Tells which files of a chunk are at fault, or that it is another one now. Returns whether that is all that kept it from being sent.
+/// Reports which files of a chunk are at fault, or that the chunk changed. Returns whether nothing
+/// else kept it from being sent.
 pub(crate) async fn tell_of_files(
     inputs: &mpsc::Sender<Arrival>,
     store: &Store,
@@ -55,7 +57,7 @@ pub(crate) async fn tell_of_files(
     if told.is_empty() && sealed.is_renewed(chunk) {
         told.push(Input::ChunkRenewed { request, chunk });
     }
-    // A file may have been left out between the read that failed and this.
+    // A file may have been left out between the failed read and this.
     let are_all = !told.is_empty() || sealed.excuses(chunk);
     for input in told {
         // The driver is gone only when the service ends, and then nobody waits for this.
@@ -64,7 +66,7 @@ pub(crate) async fn tell_of_files(
     are_all
 }
 
-/// Tells of the pipes, sockets and devices in a list: no chunk holds anything of them.
+/// Reports pipes, sockets and devices in a list: no chunk holds their contents.
 pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) -> Result<()> {
     let root = PathBuf::from(OsStr::from_bytes(&record.source));
     let told = tokio::task::block_in_place(|| {
@@ -101,7 +103,8 @@ pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) ->
     Ok(())
 }
 
-/// Leaves out what is at fault with a chunk that is read to be handed out. Returns whether it can be read again.
+/// Leaves out the faulty files of a chunk that is read to be served. Returns whether it can be read
+/// again.
 pub(crate) async fn leave_out(
     centre: &Centre,
     sealed: &Sealed,
@@ -123,7 +126,7 @@ pub(crate) async fn leave_out(
     Ok(sealed.faults(chunk).is_empty() && sealed.lacks_some(chunk))
 }
 
-/// Carries out what the mind decided of files that are at fault. Blocks.
+/// Carries out the mind's decisions about faulty files. Blocks.
 pub(crate) fn carry_out(store: &Store, opened: &Opened, command: &Command) {
     let (Command::LeaveOut { request, .. } | Command::Renew { request, .. }) = *command else {
         return;
@@ -150,7 +153,8 @@ pub(crate) fn carry_out(store: &Store, opened: &Opened, command: &Command) {
     }
 }
 
-/// What is stored of a chunk as it was before it became another one counts no more: its send is as if it had been taken back.
+/// Returns the input for a stored chunk, as a recalled send if the chunk changed meanwhile: its
+/// former bytes no longer count.
 pub(crate) fn unless_outdated(opened: &Opened, arrival: Arrival) -> Arrival {
     let Input::FragmentStored {
         request,

@@ -1,5 +1,5 @@
-//! Datasets that are open: whoever reads one reads it through the same, so that a source that changes is
-//! noticed whoever read it first.
+//! Open datasets: all readers of a dataset share one, so a source that changes is noticed whichever
+//! reads it first.
 
 use std::{
     collections::HashMap,
@@ -25,10 +25,10 @@ impl Opened {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The dataset, opened at its first use.
+    /// Returns the dataset, opened at its first use.
     ///
     /// # Errors
-    /// As [`Store::open_sealed`].
+    /// Errors of [`Store::open_sealed`].
     pub(crate) fn get(&self, store: &Store, request: RequestId) -> Result<Arc<Sealed>> {
         if let Some(sealed) = self.books().get(&request).cloned() {
             return Ok(sealed);
@@ -39,12 +39,12 @@ impl Opened {
         Ok(Arc::clone(sealed))
     }
 
-    /// The dataset where it is open.
+    /// Returns the dataset if it is open.
     pub(crate) fn known(&self, request: RequestId) -> Option<Arc<Sealed>> {
         self.books().get(&request).cloned()
     }
 
-    /// Its request has ended.
+    /// Forgets the dataset of a request that has ended.
     pub(crate) fn forget(&self, request: RequestId) {
         self.books().remove(&request);
     }

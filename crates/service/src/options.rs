@@ -8,68 +8,70 @@ use posthaste_types::{ByteRate, Bytes};
 
 use crate::{Alarm, LendingOptions, RestOptions, Scheduler, Site};
 
-/// How to run the service.
+/// Options of the service.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file in which it is noted who asked for a change, and what was decided and removed.
+    /// Audit file: who requested changes, and what was decided and removed.
     pub audit: Option<PathBuf>,
-    /// Where it keeps its journal, token and secrets.
+    /// Directory of its journal, token and secrets.
     pub state: PathBuf,
-    /// Whether an empty journal beside what a service kept is meant.
+    /// Set if an empty journal beside an older service's files is intended.
     pub is_new: bool,
-    /// The database where the journal is instead; several services may wait for their turn to lead there.
+    /// Database with the journal; several services may wait there for their turn to lead.
     pub database: Option<DatabaseUrl>,
-    /// Where its API listens; port 0 takes any free one.
+    /// Listening address of the API; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Where FTS's interface listens too, beside its place below the API's; nowhere else without.
+    /// Separate listening address of FTS's interface, beside its place below the API's.
     pub fts_listen: Option<SocketAddr>,
-    /// Listen beyond loopback although the API speaks plain HTTP: a TLS proxy stands in front.
+    /// Allows listening beyond loopback with plain HTTP, behind a TLS proxy.
     pub behind_tls: bool,
-    /// Where sources are handed out to whoever pulls, while they are there; nowhere without.
+    /// Options of the source server; sources are not served without.
     pub lending: Option<LendingOptions>,
-    /// Bytes of directory listings that are kept in memory.
+    /// Memory for directory listings.
     pub listing_cache: Bytes,
-    /// Where chunks are coded.
+    /// Place where chunks are coded.
     pub encode: Encode,
-    /// What the way out carries, all depots together; none where nobody knows.
+    /// Rate of the uplink, all depots together; none if unknown.
     pub way_out: Option<ByteRate>,
-    /// The gateways that some depots are reached through.
+    /// Gateways that lead to some depots.
     pub gateways: Gateways,
-    /// The ways on which rate can be reserved.
+    /// Circuits on which rate can be reserved.
     pub circuits: Vec<Circuit>,
-    /// The directories below which jobs may have data moved.
+    /// Directories below which jobs may have data moved.
     pub scratch: Vec<PathBuf>,
-    /// The rules of the site's purge, which bind what leaves this machine; none without.
+    /// Rules of the site's purge, which bind sources on this machine; none without.
     pub purge_policy: Option<PathBuf>,
-    /// The file with the key of credentials that users give; `credentials.key` in the state directory without.
+    /// Key file of users' credentials; by default `credentials.key` in the state directory.
     pub credentials_key: Option<PathBuf>,
-    /// Touch files with the rights of the owner of each request, which only root can.
+    /// Makes the service touch files with the rights of each request's owner, which only root can.
     pub as_owners: bool,
-    /// Lend root's rights to everybody with a token for some directories, where it runs as root and not for owners.
+    /// Lends root's rights to every token holder for some directories, if the service runs as root
+    /// and not for owners.
     pub as_root: bool,
     /// Addresses of this machine, its link or its cloud that users may have it open all the same.
     pub allow_address: Vec<Pattern>,
     /// Who is told what happens.
     pub alarms: Vec<Alarm>,
-    /// Whose queue is looked at; nobody's without.
+    /// Batch system whose queue is watched, if any.
     pub queue: Option<Scheduler>,
-    /// What is asked in place of Slurm's programs; they are without.
+    /// REST client in place of Slurm's programs, if any.
     pub slurmrestd: Option<RestOptions>,
-    /// Whether what jobs of that queue read comes just before they start, rather than at once.
+    /// Set if inputs of that queue's jobs arrive just before they start, rather than at once.
     pub just_in_time: bool,
-    /// How it says what happens, which is not for the service to do.
+    /// Logging options, which are not applied by the service.
     pub logs: Logs,
-    /// What the file of settings says beside options.
+    /// Tables of the settings file beside the options.
     pub site: Site,
 }
 
-/// How a service says what happens. Whoever runs it sees to that, and asks here what of it changed.
+/// Logging options of a service. The program that runs it applies them, and asks here which of them
+/// changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Logs {
-    /// What is said, by module.
+    /// Log levels, by module.
     pub level: String,
-    /// How lines are written.
+    /// Format of log lines.
     pub format: String,
-    /// Where traces are sent; nowhere without.
+    /// Destination of traces, if any.
     pub traces: Option<String>,
 }

@@ -1,8 +1,9 @@
-//! Stage-outs to an address: files leave as they are, and others read there what was written.
+//! Exports: stage-outs to an address, where files arrive as they are for others to read.
 //!
-//! To the mind one is a stage-in that goes the other way, over a path of its own. The copy engine chooses the order of
-//! files and what goes at once, so a chunk is so many bytes of the whole here, whichever they are: a command to fetch one
-//! is leave to move as much more, and it has arrived when as much more is there.
+//! To the mind an export is a stage-in in the other direction, with its own path. The copy engine
+//! chooses the order and concurrency of files, so a chunk is just an amount of bytes here. A
+//! command to fetch a chunk allows that much more to move, and the chunk has arrived when that much
+//! more is there.
 
 mod ahead;
 mod by_mover;
@@ -49,16 +50,16 @@ pub(crate) use complaints::Complaints;
 pub(crate) use expected::{Expected, Wanted};
 pub(crate) use places::{Places, places, places_as_written};
 
-/// Whether a request goes to an address: of a stage-in the destination is a path.
+/// Returns whether a request goes to an address: the destination of a stage-in is a path.
 pub(crate) fn goes_out(record: &RequestRecord) -> bool {
     record.stage_in.is_some() && !record.destination.starts_with('/')
 }
 
-/// What is known of stage-outs to addresses beside the mind and the journal.
+/// State of exports (stage-outs to addresses) beside the mind and the journal.
 pub(crate) struct Outgoing {
     pub(crate) places: Places,
     pub(crate) complaints: Complaints,
-    /// Directories that were listed for somebody: what is written to them makes that untrue.
+    /// Cached directory listings, which an export invalidates by writing there.
     listings: Arc<Listings>,
 }
 
@@ -72,7 +73,7 @@ impl Outgoing {
     }
 }
 
-/// Carries out what the mind commands of stage-outs to addresses; owned by the hands.
+/// Carries out the mind's commands for exports; owned by the hands.
 pub(crate) struct Outbound {
     store: Arc<Store>,
     flows: Arc<Flows>,
@@ -81,7 +82,7 @@ pub(crate) struct Outbound {
     movers: Arc<Movers>,
     depots: Arc<Depots>,
     inputs: mpsc::Sender<Arrival>,
-    /// Those that are under way; of other requests, none.
+    /// Carriers of exports under way; none for other requests.
     carriers: HashMap<RequestId, Option<Arc<Carrier>>>,
 }
 
@@ -99,17 +100,19 @@ impl Outbound {
         }
     }
 
-    /// What is known beside the mind and the journal.
+    /// Returns the state of exports beside the mind and the journal.
     pub(crate) fn outgoing(&self) -> Arc<Outgoing> {
         Arc::clone(&self.outgoing)
     }
 
-    /// Whether a request is one of these. Reads the journal where it is new; nobody else may touch one that can't be read.
+    /// Returns whether a request is an export. Reads the journal for a new request; if that fails,
+    /// it returns true, so that nobody else touches the request.
     pub(crate) fn has(&mut self, request: RequestId) -> bool {
         self.find(request).is_none_or(|found| found.is_some())
     }
 
-    /// One of these, if the request is one; none where nobody can tell now.
+    /// Returns the carrier of an export, or an inner none for other requests. Returns an outer none
+    /// if the journal can't be read now.
     fn find(&mut self, request: RequestId) -> Option<Option<Arc<Carrier>>> {
         if let Some(known) = self.carriers.get(&request) {
             return Some(known.clone());
@@ -132,7 +135,8 @@ impl Outbound {
         self.find(request).flatten()
     }
 
-    /// A request is over, and that is written down; unless `is_released` what it read may still be to be removed.
+    /// Forgets a request that has ended on record. Unless `is_released`, its source may still have
+    /// to be removed.
     pub(crate) fn forget(&mut self, request: RequestId, is_released: bool) {
         if let Some(carrier) = self.carrier(request) {
             if carrier.releases() && !is_released {
@@ -144,7 +148,7 @@ impl Outbound {
         self.carriers.remove(&request);
     }
 
-    /// Starts carrying out `command`; how it ends arrives as an input. What moves keeps to `rate_max`.
+    /// Starts carrying out `command`; its result arrives as an input. Transfers keep to `rate_max`.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the hands carry out what is not about stage-outs to addresses"
@@ -235,7 +239,8 @@ impl Outbound {
         });
     }
 
-    /// Sees that all of it is there; or stops, and what is there already stays: others may read it.
+    /// Checks that everything is there, or stops. Files at the destination stay: others may read
+    /// them.
     fn settle(&mut self, running: &mut JoinSet<()>, request: RequestId, keep: bool) {
         let carrier = self.carrier(request);
         let (inputs, outgoing) = (self.inputs.clone(), Arc::clone(&self.outgoing));
@@ -272,7 +277,7 @@ impl Outbound {
         });
     }
 
-    /// Removes what a request took away, once that was compared with what is there.
+    /// Removes a request's source once it was compared with the destination.
     pub(crate) fn release(&mut self, running: &mut JoinSet<()>, request: RequestId) {
         let carrier = self.carrier(request);
         let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
@@ -308,7 +313,7 @@ impl Outbound {
     }
 }
 
-/// Tells the mind what the system said where it goes, before it hears what that was about.
+/// Reports the system's error at the destination to the mind, before the input that it explains.
 async fn tell_refused(
     inputs: &mpsc::Sender<Arrival>,
     request: RequestId,
@@ -323,8 +328,8 @@ async fn tell_refused(
     }
 }
 
-/// What the mind decides by: the source is on scratch, and what fails elsewhere is the path's fault or that of where it
-/// goes.
+/// Returns the fault for the mind to decide by. The source is on scratch, so other failures are
+/// faults of the path or the destination.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is alike"
@@ -354,7 +359,7 @@ fn fault_of(error: &Error) -> Fault {
         ErrorKind::Corrupt => Fault::Corrupt,
         ErrorKind::Busy => Fault::Busy,
         ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
-        // Whatever fails there is no fault of the way's, which others take too.
+        // A failure at the destination is not the fault of the path, which others use too.
         _ if error.locus() == Locus::Destination => Fault::Unwritable,
         _ => Fault::Other,
     }
@@ -364,7 +369,7 @@ fn locked<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whole chunks in so many bytes.
+/// Returns the number of whole chunks in these bytes.
 fn whole_chunks(bytes: u64, chunk_size: Bytes) -> u32 {
     let whole = bytes.checked_div(chunk_size.get()).unwrap_or(0);
     u32::try_from(whole).unwrap_or(u32::MAX)

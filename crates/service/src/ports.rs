@@ -1,4 +1,4 @@
-//! Where the service listens, and answers whoever asks.
+//! Listens and answers calls.
 
 use std::{convert::Infallible, future::pending, net::SocketAddr, pin::pin, time::Duration};
 
@@ -23,9 +23,9 @@ use tower_service::Service as _;
 
 use crate::Options;
 
-/// A connection on which no request begins, or no request's head ends, for this long is closed.
+/// Time after which a connection is closed if no request begins, or a request's head does not end.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// Sees that nothing listens beyond loopback that speaks plain HTTP, unless somebody in front speaks TLS.
+/// Checks that plain HTTP is served beyond loopback only behind a TLS proxy.
 pub(crate) fn check(options: &Options) -> Result<()> {
     let addresses = [Some(options.listen), options.fts_listen];
     let mut addresses = addresses.into_iter().flatten();
@@ -40,15 +40,15 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     }
 }
 
-/// Takes a port; `option` is what names another one.
+/// Binds a port; `option` names the option for another one.
 pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
         .map_err(|cause| Error::listening(address, cause, &format!("choose another with {option}")))
 }
 
-/// Answers whoever asks, until it is time to end. Connections that asked nothing so far are few and short: nobody without a token
-/// keeps others out.
+/// Answers calls until it is time to end. Connections without a call so far are few and short, so
+/// that nobody without a token keeps others out.
 pub(crate) async fn answer(
     listener: TcpListener,
     routes: Router,
@@ -77,7 +77,7 @@ async fn serve(stream: TcpStream, routes: Router, guest: Guest, mut end: watch::
         let answered = routes.clone().call(request.map(Body::new));
         async move {
             let mut response = answered.await?;
-            // Who has no token begins anew, behind others.
+            // A caller without a token starts over, behind others.
             if response.status() == StatusCode::UNAUTHORIZED {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -127,7 +127,7 @@ mod tests {
         first.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         let mut others = Vec::new();
         let mut byte = [0];
-        // The first one is closed once there are too many: what it began it never ended.
+        // The oldest is closed once there are too many: its request never ended.
         while first.try_read(&mut byte).is_err() {
             others.push(connect().await.unwrap());
             assert!(

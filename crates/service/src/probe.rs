@@ -1,5 +1,5 @@
-//! Probes the path to a depot, or lets a depot probe that to another: sends for as long as the mind's rule says, and tells
-//! what came of it.
+//! Probes the path to a depot, or lets a depot probe the path to another: sends for as long as the
+//! mind's rule says, and reports the result.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -9,10 +9,10 @@ use posthaste_types::{Bytes, DepotId};
 
 use crate::depots::Depots;
 
-/// Sends at most `budget` to the depot and returns what to tell the mind.
+/// Sends at most `budget` to the depot and returns the input for the mind.
 ///
 /// # Errors
-/// That the depot is gone, and the relay's: whatever they are, another probe may succeed later.
+/// A depot that is gone, and the relay's errors: another probe may succeed later in any case.
 pub(crate) async fn probe(depots: &Depots, depot: DepotId, budget: Bytes) -> Result<Input> {
     let found = depots
         .get(depot)
@@ -32,10 +32,10 @@ pub(crate) async fn probe(depots: &Depots, depot: DepotId, budget: Bytes) -> Res
     })
 }
 
-/// Lets one depot send at most `budget` to another and returns what to tell the mind.
+/// Lets one depot send at most `budget` to another and returns the input for the mind.
 ///
 /// # Errors
-/// That a depot is gone, and the relays': whatever they are, another probe may succeed later.
+/// A depot that is gone, and the relays' errors: another probe may succeed later in any case.
 pub(crate) async fn probe_crossing(
     depots: &Depots,
     (from, to): (DepotId, DepotId),
@@ -69,7 +69,7 @@ pub(crate) async fn probe_crossing(
     })
 }
 
-/// What the mind is told of a probe between depots that failed.
+/// Returns the input for a failed probe between depots.
 pub(crate) fn nothing_crossed(
     (from, to): (DepotId, DepotId),
     budget: Bytes,
@@ -90,8 +90,8 @@ pub(crate) fn nothing_crossed(
     }
 }
 
-/// What the mind is told of a probe that failed: where the connection broke it may have sent all it
-/// was allowed to.
+/// Returns the input for a failed probe: if the connection broke, it may have sent its whole
+/// budget.
 pub(crate) fn nothing(depot: DepotId, budget: Bytes, error: &Error) -> Input {
     let may_have_sent = matches!(
         error.kind(),

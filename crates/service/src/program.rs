@@ -1,4 +1,4 @@
-//! Programs that are asked or told something: for a bounded time and answer.
+//! Runs programs with bounded time and output.
 
 use std::{process::Stdio, time::Duration};
 
@@ -10,13 +10,15 @@ use tokio::{
 
 /// Largest answer: some hundred bytes for each of 200,000 jobs.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
-/// Most of what a program complains of that is read; its first line is shown.
+/// Longest error output of a program that is read; its first line is shown.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
-/// What a program prints; `asked` is what it is called in errors. It is killed when it takes longer than `patience`.
+/// Returns the output of a program; `asked` names it in errors. It is killed if it takes longer
+/// than `patience`.
 ///
 /// # Errors
-/// [`ErrorKind::TimedOut`] when there is no answer in time, what the program said when it failed, and the operating system's.
+/// [`ErrorKind::TimedOut`] without an answer in time, the message of a program that failed, and the
+/// operating system's.
 pub(crate) async fn said(
     command: &mut Command,
     asked: &str,
@@ -25,10 +27,10 @@ pub(crate) async fn said(
     told(command, asked, Vec::new(), patience).await
 }
 
-/// The same of a program that reads `input` from its standard input, as much of it as it likes.
+/// Returns the output of a program that may read `input` from its standard input.
 ///
 /// # Errors
-/// As [`said`].
+/// Errors of [`said`].
 pub(crate) async fn told(
     command: &mut Command,
     asked: &str,
@@ -48,7 +50,7 @@ pub(crate) async fn told(
     let all = async {
         let write = async move {
             if let Some(mut stdin) = stdin {
-                // Whether it reads all of it is its own business.
+                // The program may ignore the rest.
                 let _ = stdin.write_all(&input).await;
             }
             Ok(())
@@ -83,7 +85,7 @@ pub(crate) async fn told(
     Err(refused(asked, &why))
 }
 
-/// Reads so many bytes at most, then lets whoever writes more find nobody there.
+/// Reads this many bytes at most, then closes the pipe.
 async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
@@ -92,7 +94,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Resul
     Ok(bytes)
 }
 
-/// An answer that is none.
+/// Returns the error for an unusable answer.
 pub(crate) fn refused(asked: &str, why: &str) -> Error {
     Error::new(ErrorKind::Other, "ask", asked)
         .cause(why.to_owned())

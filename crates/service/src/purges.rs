@@ -1,4 +1,4 @@
-//! The rules of the site's purge, and when they take the first file of what a request is about.
+//! Rules of the site's purge, and the forecast of a request's first purged file.
 
 mod looks;
 
@@ -20,48 +20,48 @@ use posthaste_types::{RequestId, Timestamp};
 
 pub(crate) use looks::{bound, look_on, rehearsed, said};
 
-/// What should be gone already and is not gets this long: it goes as fast as it can.
+/// Time for files whose purge is overdue: they leave as fast as possible.
 const OVERDUE: Duration = Duration::from_secs(600);
 
-/// When something goes, and why, for people.
+/// Forecast purge of a file, with the reason for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Foreseen {
     pub(crate) at: Option<Timestamp>,
     pub(crate) rule: String,
 }
 
-/// What tells whether a file changed: when, and how long it is.
+/// Attributes that show whether a file changed: its times and its size.
 type Stamp = (i64, i64, u64);
 
-/// Sees that a file has rules of a purge.
+/// Checks that a file has valid purge rules.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for rules that are none, and the operating system's.
+/// [`ErrorKind::Invalid`] for invalid rules, and the operating system's.
 pub fn check_purge_policy(file: &Path) -> Result<()> {
     Purges::open(Some(file)).map(drop)
 }
 
-/// The rules of the site's purge, and what was foreseen by them.
+/// Rules of the site's purge, and their forecasts.
 #[derive(Debug, Default)]
 pub(crate) struct Purges {
     rules: Mutex<Rules>,
     seen: Mutex<BTreeMap<RequestId, Seen>>,
-    /// Held by whoever tells when something goes, so that what its user says comes last.
+    /// Held while a purge time is reported, so that the user's own comes last.
     telling: tokio::sync::Mutex<()>,
 }
 
-/// By which rules the files of a request were looked at, when, and what was foreseen; nothing of one that they don't bind,
-/// or whose files could not be looked at.
+/// Last look at a request's files: rules, time and forecast. The forecast is none if no rule binds
+/// them, or they could not be examined.
 #[derive(Debug)]
 struct Seen {
     stamp: Stamp,
     at: Instant,
     foreseen: Option<Foreseen>,
-    /// The rule that was told.
+    /// Reported rule.
     told: Option<String>,
 }
 
-/// Their file, and what was read there.
+/// File of the rules, and its last parsed contents.
 #[derive(Debug, Default)]
 struct Rules {
     file: Option<PathBuf>,
@@ -69,10 +69,10 @@ struct Rules {
 }
 
 impl Purges {
-    /// Rules that are read now, and again when their file changed; none without a file.
+    /// Reads rules now, and again when their file changed; none without a file.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for rules that are none, and the operating system's.
+    /// [`ErrorKind::Invalid`] for invalid rules, and the operating system's.
     pub(crate) fn open(file: Option<&Path>) -> Result<Self> {
         let purges = Self::default();
         purges.rules().file = file.map(Path::to_owned);
@@ -88,18 +88,18 @@ impl Purges {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the site has any.
+    /// Returns whether the site has any policy.
     fn are_any(&self) -> bool {
         self.rules().file.is_some()
     }
 
-    /// Goes by the rules of others from now on.
+    /// Replaces the rules.
     pub(crate) fn go_by(&self, others: Self) {
         let others = others.rules.into_inner();
         *self.rules() = others.unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// The rules as they are now; none where the site has none.
+    /// Returns the current rules; none if the site has none.
     fn policy(&self) -> Result<Option<(Stamp, Arc<Policy>, PathBuf)>> {
         let mut rules = self.rules();
         let Some(file) = rules.file.clone() else {
@@ -123,7 +123,7 @@ impl Purges {
         if bytes.len() as u64 > POLICY_BYTES_MAX {
             return Err(invalid("it is larger than 4 MiB".into()));
         }
-        // Comments of sites are written in any encoding.
+        // Sites write comments in any encoding.
         let text = String::from_utf8_lossy(&bytes);
         let policy = purge::read(&text, Language::of(&text), &site::number_of);
         let policy = policy.map_err(|complaints| {
@@ -135,11 +135,11 @@ impl Purges {
         Ok(Some((stamp, policy, file)))
     }
 
-    /// When the first file of a source goes, or of those in it that are named by their paths below it, and by which rules that was
-    /// judged; none where nobody knows any rules. Looks at every file, with the rights of whose it is.
+    /// Returns when the first file of a source is purged, or of its named files, and the rules for
+    /// that. None if there are no rules. Examines every file with its owner's rights.
     ///
     /// # Errors
-    /// As [`Purges::open`], and when the source can't be looked at.
+    /// Errors of [`Purges::open`], and of examining the source.
     fn foresee(
         &self,
         (source, only): (&Path, &[impl AsRef<[u8]>]),
@@ -179,7 +179,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// The moment the clock of the machine shows, in whole seconds.
+    /// Returns the machine's time, in whole seconds.
     fn now() -> Timestamp {
         let now = crate::clock::Clock::default().now();
         Timestamp::from_secs(now.as_micros() / 1_000_000)
@@ -213,7 +213,7 @@ mod tests {
         for told in ["run/out.h5", "rule `old` (line 1)", "purge.toml"] {
             assert!(foreseen.rule.contains(told), "{}", foreseen.rule);
         }
-        // Somebody wrote to it; then the site changed its rules, and it should be gone already.
+        // The file was written to; then the site changed its rules, and the purge is overdue.
         touch(1);
         assert_eq!(at(&[]).at, Some(now + DAY * 29));
         fs::write(&policy, rule(1) + "# from this week on\n").unwrap();

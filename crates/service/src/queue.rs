@@ -1,4 +1,4 @@
-//! The queue of the batch system: looked at, forecast, and the forecasts scored as jobs start.
+//! Watches the batch system's queue, forecasts it, and scores the forecasts as jobs start.
 
 mod ask;
 mod book;
@@ -21,23 +21,24 @@ use tokio::sync::Notify;
 use crate::{driver::Centre, jobs::timing, render, slurmrestd::Slurmrestd};
 use book::{Book, Forecast};
 
-/// Between two looks: a scheduler of a large centre is asked by many, and answers each in a second or so.
+/// Interval between two looks: a large centre's scheduler answers many callers, each in a second or
+/// so.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Shortest time between looks, also when jobs are told of: a burst of them costs one look.
+/// Shortest time between looks, also when jobs register: a burst of them costs one look.
 const LOOK_LEAST: Duration = Duration::from_secs(5);
 
-/// How long before one in ten such jobs starts data is to be there where it comes just in time: as it was measured
+/// Just-in-time data should arrive this long before the p10 start of such jobs, as measured
 /// (docs/algorithms/queue-wait.md, closed loop).
 const AHEAD: Duration = Duration::from_secs(60);
-/// Data that is wanted sooner than this is not held back at all.
+/// Data that is wanted sooner than this is not delayed.
 const NEAR: Duration = Duration::from_secs(60);
-/// How long the data of a job is held back that came since the last look: nothing is known of it before the next, which comes
-/// much sooner where Slurm is there.
+/// Delay of the data of a job that came since the last look: nothing is known of it before the next
+/// look, which comes much sooner if Slurm answers.
 const UNSEEN: Duration = Duration::from_secs(120);
-/// How long the data of a job is held back that waits for others to end, as long as they have not: nobody knows when that is.
+/// Delay of the data of a job that waits for other jobs to end, whose end is unknown.
 const DEPENDENT: Duration = Duration::from_secs(12 * 3600);
 
-/// Whose queue is looked at.
+/// Batch system whose queue is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
     /// Slurm, asked by `squeue`, `sinfo` and `sacct`, or through slurmrestd.
@@ -69,16 +70,17 @@ impl Scheduler {
     }
 }
 
-/// Who is asked for a queue.
+/// Source of a queue.
 pub(crate) enum Asked {
-    /// The programs of a batch system.
+    /// Programs of a batch system.
     Programs(Scheduler),
     /// Slurm, without its programs.
     Slurmrestd(Arc<Slurmrestd>),
 }
 
 impl Asked {
-    /// Shortest time between two looks: slurmrestd's answers are large, and none is asked for because a job was told of.
+    /// Returns the shortest time between two looks: slurmrestd's answers are large, so a registered
+    /// job causes none.
     fn rest_least(&self) -> Duration {
         match self {
             Self::Programs(_) => LOOK_LEAST,
@@ -101,10 +103,10 @@ impl Asked {
     }
 }
 
-/// A queue that is looked at, and what is known of it.
+/// Watched queue with its known state.
 pub(crate) struct Outlook {
     asked: Asked,
-    /// Whether the data of jobs comes just before they start.
+    /// Set if jobs' data arrives just before they start.
     is_just_in_time: AtomicBool,
     known: Mutex<Known>,
     told: Notify,
@@ -115,11 +117,11 @@ struct Known {
     book: Book,
     procs: u32,
     left_out: u64,
-    /// When the queue was asked for that is known, and when it was there.
+    /// Time at which the known queue was requested, and at which it arrived.
     asked: Option<Timestamp>,
     looked: Option<Timestamp>,
     trouble: Option<String>,
-    /// Jobs that the accounting taught, and why it taught none.
+    /// Number of jobs learned from the accounting, and the reason if none.
     history_jobs: u32,
     history_trouble: Option<String>,
 }
@@ -134,7 +136,7 @@ impl Outlook {
         }
     }
 
-    /// The batch system's name.
+    /// Returns the batch system's name.
     fn name(&self) -> &'static str {
         self.asked.scheduler().name()
     }
@@ -143,12 +145,12 @@ impl Outlook {
         self.is_just_in_time.load(Relaxed)
     }
 
-    /// From now on the data of jobs comes just before they start, or at once.
+    /// Sets whether jobs' data comes just before they start, or at once.
     pub(crate) fn time(&self, is_just_in_time: bool) {
         self.is_just_in_time.store(is_just_in_time, Relaxed);
     }
 
-    /// Asks for a look soon: a job came, ended or went.
+    /// Requests a look soon: a job came, ended or went.
     pub(crate) fn tell(&self) {
         self.told.notify_one();
     }
@@ -157,8 +159,8 @@ impl Outlook {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By when the data of a job is to be there, where it comes just in time; none where it is wanted at once: it may start
-    /// soon, or nothing is forecast of it.
+    /// Returns when a job's data should arrive if it comes just in time; none if it is wanted at
+    /// once: the job may start soon, or has no forecast.
     pub(crate) fn wanted_at(&self, record: &JobRecord, now: Timestamp) -> Option<Timestamp> {
         if !self.is_just_in_time() || record.scheduler != self.name() {
             return None;
@@ -174,7 +176,7 @@ impl Outlook {
         (at > now + NEAR).then_some(at)
     }
 
-    /// What is known, as the API shows it to who may see the jobs of these users.
+    /// Returns the known queue for the API, to a caller that may see the jobs of these users.
     pub(crate) fn show(&self, sees: impl Fn(&str) -> bool) -> api::Queue {
         let known = self.known();
         let forecasts = known.book.forecasts.iter();
@@ -214,18 +216,18 @@ fn show_job(one: &Forecast) -> api::QueuedJob {
     }
 }
 
-/// Looks at the queue again and again.
+/// Looks at the queue repeatedly.
 ///
 /// # Errors
-/// The journal's: what can't be asked is told to whoever asks, and asked again.
+/// The journal's: other errors are shown to callers, and the look is repeated.
 pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Result<()> {
     let outcomes = centre.store.journal(|journal| journal.outcomes())?;
     tokio::task::block_in_place(|| outlook.known().book = Book::restore(&outcomes));
     drop(outcomes);
     let (mut has_learned, mut has_looked) = (false, false);
     loop {
-        // What keeps it from telling its queue may keep it from telling its past. Once there was a look, much is known that the past
-        // would take the place of.
+        // An error that hides the queue may hide its past too. After a first look much is known
+        // that the past would replace.
         if !has_learned && !has_looked {
             has_learned = learn_history(&outlook).await;
         }
@@ -241,7 +243,8 @@ pub(crate) async fn look_on(centre: Arc<Centre>, outlook: Arc<Outlook>) -> Resul
     }
 }
 
-/// Learns from the accounting what jobs waited before; many centres keep none, and do without. Whether there was an answer.
+/// Learns from the accounting how long jobs waited before; many centres have none. Returns whether
+/// there was an answer.
 async fn learn_history(outlook: &Outlook) -> bool {
     let answer = ask::history(&outlook.asked).await;
     tokio::task::block_in_place(|| {
@@ -260,7 +263,7 @@ async fn learn_history(outlook: &Outlook) -> bool {
     })
 }
 
-/// Looks once. Whether there was an answer.
+/// Looks once. Returns whether there was an answer.
 async fn look(centre: &Centre, outlook: &Outlook) -> Result<bool> {
     let asked = centre.clock.now();
     let (queue, procs) = match ask::queue(&outlook.asked).await {

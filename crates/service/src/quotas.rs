@@ -1,7 +1,7 @@
-//! How much each user may have open at once: requests, and bytes that they are to move.
+//! Quotas: how much each user may have open at once, in requests and in bytes to move.
 //!
-//! What is open is kept in mind for users with a limit alone, and only looked at again when one is reached: until then those that
-//! ended meanwhile do no harm.
+//! Open requests are counted only for users with a quota, and checked again only when one is
+//! reached: until then ended ones do no harm.
 
 mod book;
 
@@ -17,12 +17,12 @@ use toml::Spanned;
 use crate::{driver::Centre, jobs::is_of_job, outbound::onward, site::Complaint, tokens};
 use book::{Book, Open};
 
-/// Limits of one file: people write them by hand.
+/// Most quotas of a file: people write them by hand.
 pub(crate) const QUOTAS_MAX: usize = 4096;
-/// Stands for each user that has none of their own.
+/// Name for each user without an own quota.
 const EVERYBODY: &str = "*";
 
-/// What one user may have open at once, or each of those that have no quota of their own.
+/// Quota of one user, or of each user without an own one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
     user: String,
@@ -30,7 +30,7 @@ pub struct Quota {
     bytes: Option<Bytes>,
 }
 
-/// The same as it is written.
+/// Quota as written in the settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Written {
@@ -40,15 +40,15 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Where it stands.
+    /// Returns its position.
     pub(crate) fn at(&self) -> usize {
         self.user.span().start
     }
 
-    /// What it means.
+    /// Validates the quota.
     ///
     /// # Errors
-    /// What makes no sense, with where it stands.
+    /// Invalid settings, with their position.
     pub(crate) fn understand(self) -> std::result::Result<Quota, Complaint> {
         let at = self.at();
         let user = self.user.into_inner();
@@ -69,18 +69,18 @@ impl Written {
     }
 }
 
-/// What users may have open, and what they have.
+/// Quotas of users, and their open requests.
 #[derive(Default)]
 pub(crate) struct Quotas(Mutex<Books>);
 
 #[derive(Default)]
 struct Books {
     limits: Vec<Quota>,
-    /// None until somebody asks.
+    /// Open requests; none until the first use.
     book: Option<Book>,
 }
 
-/// Room for a request that is being written down. Without that it is given back.
+/// Room for a request being recorded, which is given back unless it is.
 pub(crate) struct Place<'a> {
     quotas: &'a Quotas,
     owner: String,
@@ -95,7 +95,7 @@ impl Drop for Place<'_> {
 }
 
 impl Place<'_> {
-    /// It is written down.
+    /// Counts the recorded request.
     pub(crate) fn keep(self, record: &RequestRecord) {
         if let Some(book) = &mut self.quotas.books().book {
             book.of(&self.owner).add(record.id, open(record));
@@ -114,21 +114,21 @@ impl Quotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has these limits from now on. What is open stays so.
+    /// Replaces the quotas. Open requests stay open.
     pub(crate) fn limit(&self, limits: Vec<Quota>) {
         *self.books() = Books { limits, book: None };
     }
 
-    /// Room for one more request; none where nobody limits that. Blocking.
+    /// Reserves room for one more request; none if there is no quota. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where its owner has as much as they may; the journal's.
+    /// [`ErrorKind::Busy`] if its owner's quota is full; the journal's.
     pub(crate) fn reserve<'a>(
         &'a self,
         centre: &Centre,
         record: &RequestRecord,
     ) -> Result<Option<Place<'a>>> {
-        // What a job left is lost where it does not leave in time.
+        // Results of a job are lost unless they leave in time.
         if is_of_job(record) {
             return Ok(None);
         }
@@ -164,10 +164,10 @@ impl Quotas {
         Err(refused(record, cause))
     }
 
-    /// Weighs a request whose data was found to have so many bytes. Blocking.
+    /// Checks a request whose scan found its bytes. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where that is more than its owner may have open; the journal's.
+    /// [`ErrorKind::Busy`] if they exceed its owner's quota; the journal's.
     pub(crate) fn weigh(&self, centre: &Centre, record: &RequestRecord, scan: &Scan) -> Result<()> {
         let Scan::Sealed { bytes, .. } = *scan else {
             return Ok(());
@@ -204,7 +204,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What a user may have open, and has; none where nobody limits that. Blocking.
+    /// Returns a user's quota and use; none if there is no quota. Blocking.
     ///
     /// # Errors
     /// The journal's.
@@ -225,7 +225,7 @@ impl Quotas {
 }
 
 impl Quota {
-    /// Whether both are the same user's.
+    /// Returns whether both are for the same user.
     pub(crate) fn is_of_same(&self, other: &Self) -> bool {
         self.user == other.user
     }
@@ -236,7 +236,8 @@ impl Quota {
     }
 }
 
-/// The quota of a user; none where nothing limits them. Nobody in particular is not everybody.
+/// Returns the quota of a user; none if unlimited. A quota for nobody in particular is not one for
+/// everybody.
 fn limit_of(limits: &[Quota], owner: &str) -> Option<Quota> {
     let of = |name: &str| limits.iter().find(|quota| quota.user == name);
     let usual = || of(EVERYBODY).filter(|_| !owner.is_empty());
@@ -244,7 +245,7 @@ fn limit_of(limits: &[Quota], owner: &str) -> Option<Quota> {
     (found.requests.is_some() || found.bytes.is_some()).then(|| found.clone())
 }
 
-/// The book, with all that is open where it was empty.
+/// Returns the book, filled with all open requests if it was empty.
 fn fill<'a>(books: &'a mut Books, centre: &Centre) -> Result<&'a mut Book> {
     if books.book.is_none() {
         let mut book = Book::default();
@@ -280,7 +281,7 @@ fn called(owner: &str) -> &str {
 
 fn refused(record: &RequestRecord, cause: String) -> Error {
     let subject = match record.id {
-        // It has no number yet.
+        // The new request has no number yet.
         id if id == RequestId::new(0) => "another request".to_owned(),
         id => id.to_string(),
     };
@@ -307,7 +308,7 @@ mod tests {
         assert_eq!(of("bob").unwrap().requests, Some(2));
         assert_eq!(of("bob").unwrap().bytes, Some(Bytes::new(10 << 40)));
         assert_eq!(of("alice").unwrap().requests, None);
-        // Without any limit, and those that are nobody's in particular.
+        // Users without a quota, and requests of nobody in particular.
         assert_eq!((of("olga"), of("")), (None, None));
         let none = read("[[quota]]\nuser = \"\"\nrequests = 0\n");
         assert_eq!(limit_of(&none, "").unwrap().requests, Some(0));

@@ -1,5 +1,5 @@
-//! Removes a source from scratch: only what is in the sealed list, only while it is unchanged,
-//! and only after the depots hold all that is needed to bring it back.
+//! Removes a source from scratch: only files in the sealed list, only while unchanged, and only
+//! after the depots hold all that is needed to restore it.
 
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
@@ -19,8 +19,8 @@ use crate::{depots::Depots, driver::Arrival, store::Store};
 /// Stores the manifest at depots, then removes the source.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] when too few depots took the manifest, and nothing was removed;
-/// [`ErrorKind::Changed`] when some file changed, which then stays.
+/// [`ErrorKind::Unreachable`] if too few depots stored the manifest, and nothing was removed;
+/// [`ErrorKind::Changed`] if a file changed, which then stays.
 pub(crate) async fn release(
     request: RequestId,
     sealed: &Arc<Sealed>,
@@ -30,11 +30,11 @@ pub(crate) async fn release(
     store_manifest(request, sealed, store, depots).await?;
     let sealed = Arc::clone(sealed);
     let record = tokio::task::block_in_place(|| store.request(request))?;
-    // Of a directory of which files were named, they alone were asked to go.
+    // If files of a directory were named, only they are to go.
     let keeps_root = record.is_of_some();
     let backup = tokio::task::block_in_place(|| store.backup_of(request));
     let actor = sealed.seal().actor.clone();
-    // With what was left out since it was opened: that stays.
+    // The list includes later omissions: omitted files stay.
     let list = tokio::task::block_in_place(|| store.list(request))?;
     let removed = actor.blocking(move || remove(&sealed.seal().root, &list, keeps_root, backup));
     removed.await
@@ -103,10 +103,11 @@ async fn store_manifest(
     }))
 }
 
-/// Removes what is in the list and unchanged. Where the request comes from a backup, only what is older than that goes.
+/// Removes everything in the list that is unchanged. For a request from a backup, only files older
+/// than the backup are removed.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] when some file changed, which then stays; and the operating system's.
+/// [`ErrorKind::Changed`] if a file changed, which then stays; and the operating system's.
 pub(crate) fn remove(
     root: &Path,
     list: &FileList,
@@ -114,12 +115,13 @@ pub(crate) fn remove(
     backup: Option<Timestamp>,
 ) -> Result<()> {
     let directory = match Root::of(root, list) {
-        // All of it is gone.
+        // Everything has gone.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
     let mut kept = None;
-    // What removing one name of a file does to its others is no change: all of them are compared before the first goes.
+    // Removing one name of a file alters its other names' change time, which is no change of the
+    // file: all are compared before the first is removed.
     let mut names: HashMap<u64, Vec<&FileEntry>> = HashMap::new();
     for entry in &list.files {
         if entry
@@ -136,7 +138,7 @@ pub(crate) fn remove(
         }
     }
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
-    // Children come after their directory in the list, so backwards empties each first.
+    // Children follow their directory in the list, so the reverse order empties each first.
     for entry in list.files.iter().rev().filter(is_to_go) {
         let of_file = match is_file(entry) {
             true => names.get_mut(&entry.inode).map(std::mem::take),
@@ -160,16 +162,16 @@ fn is_file(entry: &FileEntry) -> bool {
     }
 }
 
-/// Whether a file was compared with what was sealed before its first name went.
+/// Comparison of a file with its sealed state before its first name was removed.
 #[derive(Clone, Copy)]
 enum Judged {
-    /// It is compared now.
+    /// Compared now.
     Now { backup: Option<Timestamp> },
-    /// It was, and the name that went since changed when it changed last.
+    /// Compared before: the removed name changed its change time since.
     Before,
 }
 
-/// Removes all names of a file where none of them changed, and else none.
+/// Removes all names of a file if none of them changed, and otherwise none.
 fn remove_names(
     (root, directory): (&Path, &Root),
     names: &[&FileEntry],
@@ -209,7 +211,7 @@ fn remove_entry(
             Some(place) => remove_directory(&place.path, &shown),
             None => Ok(()),
         },
-        // Nobody else has it.
+        // No other copy exists.
         FileKind::LeftOut => Ok(()),
         FileKind::Regular | FileKind::Symlink { .. } => {
             let Some((place, found)) = look(directory, entry, &shown)? else {
@@ -226,7 +228,7 @@ fn remove_entry(
     }
 }
 
-/// Where an entry lies; none where its directory is gone.
+/// Returns the place of an entry; none if its directory is gone.
 fn place(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<Place>> {
     match directory.place(&entry.path) {
         Ok(place) => Ok(Some(place)),
@@ -235,7 +237,7 @@ fn place(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<Plac
     }
 }
 
-/// What lies there; none where nothing does.
+/// Returns the entry's metadata; none if it is gone.
 fn look(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<(Place, fs::Metadata)>> {
     let Some(place) = place(directory, entry, shown)? else {
         return Ok(None);
@@ -247,7 +249,7 @@ fn look(directory: &Root, entry: &FileEntry, shown: &str) -> Result<Option<(Plac
     }
 }
 
-/// Compares a file with what was sealed, and with when a backup was made.
+/// Compares a file with its sealed state, and with a backup's time.
 fn judge(
     entry: &FileEntry,
     found: &fs::Metadata,
@@ -267,7 +269,8 @@ fn changed(shown: impl Into<String>) -> Error {
         .cause("it changed after the dataset was sealed, so it stays")
 }
 
-/// Whether its mode, owner or attributes changed, or its bytes and its time was set back.
+/// Returns whether its mode, owner or attributes changed, or its bytes changed and its time was set
+/// back.
 fn is_touched(entry: &FileEntry, found: &fs::Metadata) -> bool {
     entry.changed_ns != 0 && entry.changed_ns != changed_ns(found)
 }
@@ -283,14 +286,14 @@ fn is_as_sealed(entry: &FileEntry, found: &fs::Metadata) -> bool {
     size_is_same && found.ino() == entry.inode && (found.mtime(), found.mtime_nsec()) == mtime
 }
 
-/// Whether nothing of a file, not even its name, is newer than this. Its source was released after the backup, perhaps, and another file came
-/// to have its name, its number and its time.
+/// Returns whether nothing of a file, including its name, is newer than this. Otherwise its source
+/// may have been released after the backup, and another file may have its name, number and time.
 fn is_older(found: &fs::Metadata, made: Timestamp) -> bool {
     let made = i128::from(made.as_micros()) * 1000;
     i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec()) <= made
 }
 
-/// A directory with something new in it stays: that was never part of the dataset.
+/// Removes a directory unless it has new entries, which were never part of the dataset.
 fn remove_directory(path: &Path, shown: &str) -> Result<()> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(()),
@@ -330,7 +333,7 @@ mod tests {
         }
         let list = scan(&root).unwrap();
         let modified = fs::metadata(path("bytes")).unwrap().modified().unwrap();
-        // Until the clock of the file system moves on, nothing tells a change from the one before.
+        // Until the file system's clock advances, a change looks like the one before.
         let is_told = |name: &str| {
             let listed = list.files.iter().find(|file| file.path == name.as_bytes());
             listed.unwrap().changed_ns != changed_ns(&fs::metadata(path(name)).unwrap())

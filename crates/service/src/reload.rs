@@ -1,4 +1,5 @@
-//! Other settings for a service that runs: all of them are looked at first, and where one is wrong none changes.
+//! Replaces settings of a running service: all are checked first, and if one is invalid none
+//! changes.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,7 +11,7 @@ use crate::{
     http::Desk, jobs::owner, oidc::Oidc, purges::Purges,
 };
 
-/// A setting that may become another one while somebody goes by it.
+/// Setting that may be replaced while others use it.
 #[derive(Debug, Default)]
 pub(crate) struct Current<T>(RwLock<Arc<T>>);
 
@@ -19,7 +20,7 @@ impl<T> Current<T> {
         Self(RwLock::new(Arc::new(value)))
     }
 
-    /// As it is now.
+    /// Returns the current value.
     pub(crate) fn get(&self) -> Arc<T> {
         let value = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&value)
@@ -30,26 +31,26 @@ impl<T> Current<T> {
     }
 }
 
-/// Gives a service that runs other settings.
+/// Handle that changes the settings of a running service.
 #[derive(Clone)]
 pub struct Reloader {
     desk: Desk,
-    /// Who is told what happens from now on.
+    /// Replacements of the alarms.
     tellers: mpsc::Sender<Vec<Teller>>,
-    /// Those that it goes by. Held while others take their place.
+    /// Current options. Held while they are replaced.
     options: Arc<Mutex<Options>>,
 }
 
-/// What became of other settings, by key.
+/// Result of new settings, by key.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Those that are other ones from now on.
+    /// Keys that changed.
     pub changed: Vec<&'static str>,
-    /// Those that would be after a restart.
+    /// Keys that change only after a restart.
     pub restart: Vec<&'static str>,
 }
 
-/// What a key is in two lots of settings.
+/// Key, and whether it differs in two sets of settings.
 type Pair<'a> = (&'static str, bool);
 
 impl Reloader {
@@ -61,7 +62,7 @@ impl Reloader {
         }
     }
 
-    /// Tells the mind those that it starts with.
+    /// Reports the initial settings to the mind.
     ///
     /// # Errors
     /// The journal's.
@@ -70,31 +71,31 @@ impl Reloader {
         choose_encoding(&self.desk.centre, (now.encode, now.way_out)).await
     }
 
-    /// Goes by these from now on, as far as that can be while it runs.
+    /// Applies these options, as far as possible while the service runs.
     ///
     /// # Errors
-    /// What is wrong with them: nothing has changed then. The journal's.
+    /// Invalid options: nothing has changed then. The journal's.
     pub async fn reload(&self, new: Options) -> Result<Reloaded> {
         let mut now = self.options.lock().await;
         let reloaded = Reloaded {
             changed: names(&changing(&now, &new)),
             restart: names(&lasting(&now, &new)),
         };
-        // What may be wrong comes first.
+        // Steps that may fail come first.
         let tellers = new.alarms.iter().map(Teller::open);
         let tellers = tellers.collect::<Result<Vec<_>>>()?;
         let trusted = new.site.oidc.as_ref().map(Oidc::open).transpose()?;
         let (purges, scratch, audit) = tokio::task::block_in_place(|| -> Result<_> {
             let purges = Purges::open(new.purge_policy.as_deref())?;
             let scratch = owner::roots(&new.scratch)?;
-            // Its file is made where it is not there, so it comes last.
+            // The audit file is created if missing, so it comes last.
             let audit = new.audit.as_deref().map(Audit::open).transpose()?;
             Ok((purges, scratch, audit))
         })?;
 
         let desk = &self.desk;
         choose_encoding(&desk.centre, (new.encode, new.way_out)).await?;
-        // Whoever took them ends with the service.
+        // The receiver ends with the service.
         let _ = self.tellers.send(tellers).await;
         desk.centre.purges.go_by(purges);
         desk.scratch.set(scratch);
@@ -120,7 +121,7 @@ impl Reloader {
             just_in_time,
             logs,
             site,
-            // They stay what they were at the start.
+            // These stay as they were at the start.
             as_owners: _,
             as_root: _,
             allow_address: _,
@@ -145,14 +146,14 @@ impl Reloader {
         now.purge_policy = purge_policy;
         now.alarms = alarms;
         now.just_in_time = just_in_time;
-        // The rest of that needs a restart still.
+        // The other fields need a restart.
         now.logs.level = logs.level;
         now.site = site;
         Ok(reloaded)
     }
 }
 
-/// Keys that can change while a service runs, with whether they do.
+/// Returns the keys that can change while a service runs, and whether they do.
 fn changing(now: &Options, new: &Options) -> [Pair<'static>; 11] {
     [
         ("alarms", now.alarms != new.alarms),
@@ -212,7 +213,7 @@ fn lasting(now: &Options, new: &Options) -> [Pair<'static>; 20] {
     ]
 }
 
-/// Whether something of how slurmrestd is asked is another.
+/// Returns whether an option of slurmrestd differs.
 fn is_other_of<'a, T: PartialEq + 'a>(
     [now, new]: [Option<&'a RestOptions>; 2],
     of: impl Fn(&'a RestOptions) -> Option<&'a T>,
@@ -235,7 +236,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Those of a service that nothing was said to.
+    /// Returns the default options of a service.
     pub(crate) fn options(state: &Path) -> Options {
         Options {
             as_owners: false,

@@ -1,4 +1,4 @@
-//! From the mind's words to the API's.
+//! Converts the mind's state to the API's.
 
 mod ending;
 mod onward;
@@ -28,14 +28,14 @@ pub(crate) use {
     transfer::transfer,
 };
 
-/// RFC 3339 in UTC, to the millisecond.
+/// Formats a moment in RFC 3339, in UTC, to the millisecond.
 pub(crate) fn moment(at: Timestamp) -> String {
     let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
     jiff::Timestamp::from_microsecond(micros)
         .map_or_else(|_| "far future".to_owned(), |at| format!("{at:.3}"))
 }
 
-/// Reads RFC 3339.
+/// Parses RFC 3339.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`], naming the field.
@@ -104,7 +104,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
     }
 }
 
-/// The failure domains of a depot, the one of its store among them.
+/// Returns the failure domains of a depot, including its store's.
 fn domains(depot: &Depot) -> String {
     let said = Some(depot.record.terms.domain.clone()).filter(|said| !said.is_empty());
     let all = said.into_iter().chain(depot.domain_of_store());
@@ -121,8 +121,7 @@ fn drain(view: DrainView) -> api::DepotDrain {
     }
 }
 
-/// The path to a depot, as of `now`.
-/// One number to another, to the thousandth.
+/// Returns the ratio of two numbers, to the thousandth.
 fn ratio(of: u64, to: u64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -145,7 +144,8 @@ pub(crate) fn event(centre: &Centre, record: &EventRecord) -> api::Event {
     }
 }
 
-/// A reason in words as read then: depots by name, moments of other days with their date.
+/// Returns a reason in words, as read at that time: depots by name, moments of other days with
+/// their date.
 pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String {
     if let Reason::Repair { lost } = reason {
         return format!("a fragment was lost with {}", centre.depots.name(*lost));
@@ -153,9 +153,10 @@ pub(crate) fn reason(centre: &Centre, reason: &Reason, at: Timestamp) -> String 
     at.undate(&reason.to_string())
 }
 
-/// A request: what was asked for, and what the mind makes of it.
+/// Returns the view of a request: its options, and its state in the mind.
 pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
-    // A record that was read before its source was listed is not told with the state of after: the list is noted first.
+    // A record that was read before its source was listed must not be shown with the later state:
+    // the list is recorded first.
     let newer = (record.scan.is_none() && mind.state_of(record.id).is_some())
         .then(|| centre.store.request(record.id).ok())
         .flatten();
@@ -221,7 +222,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
     shown
 }
 
-/// What follows from the rest of what is shown.
+/// Fills in the fields that follow from others.
 fn complete(
     centre: &Centre,
     mind: &Mind,
@@ -241,10 +242,10 @@ fn complete(
     }
 }
 
-/// Lines of what was left out that are shown.
+/// Most omitted files that are shown.
 const LEFT_OUT_NAMED_MAX: usize = 100;
 
-/// The files that were left out of a request.
+/// Returns the files that were left out of a request.
 fn left_out(view: &RequestView) -> Option<api::LeftOut> {
     let omissions = &view.omissions;
     let named = omissions.iter().take(LEFT_OUT_NAMED_MAX);
@@ -269,7 +270,8 @@ pub(crate) fn state(mind: &Mind, record: &RequestRecord) -> api::RequestState {
     words::request_state(mind.state_of(record.id).or(ended).unwrap_or("scanning"))
 }
 
-/// Who has all of a dataset lacks nothing of it, whatever depots hold.
+/// Returns the safe chunks. A destination with all of a dataset lacks nothing, whatever depots
+/// hold.
 pub(crate) fn chunks_safe(view: &RequestView) -> u32 {
     if view.state == RequestState::Delivered {
         view.spec.chunks()
@@ -286,7 +288,7 @@ pub(crate) fn finish(finish: Forecast) -> api::Finish {
     }
 }
 
-/// How the delivery of a request stands.
+/// Returns the delivery state of a request.
 fn delivery(view: DeliveryView) -> api::Delivery {
     let end = view.whole_at.or(view.finish.map(|finish| finish.p90));
     let slack = view
@@ -304,7 +306,7 @@ fn delivery(view: DeliveryView) -> api::Delivery {
     }
 }
 
-/// What the scan of the source found: bytes and files.
+/// Returns the bytes and files that the scan found.
 fn scanned(record: &RequestRecord) -> (u64, u64) {
     match &record.scan {
         Some(Scan::Sealed { bytes, files, .. }) => (bytes.get(), *files),
@@ -320,7 +322,7 @@ fn release(record: &RequestRecord) -> api::Release {
     }
 }
 
-/// How long the dataset needs scratch. Once it is safe, both quantiles are what it was.
+/// Returns how long the dataset needs scratch. Once it is safe, both quantiles are the actual time.
 fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure> {
     let (middle, late) = match (safe_at(view), view.finish) {
         (Some(at), _) => (at, at),
@@ -342,7 +344,7 @@ fn exposure(view: &RequestView, record: &RequestRecord) -> Option<api::Exposure>
     })
 }
 
-/// What would make a deadline possible, as the API shows it on this day.
+/// Returns an offer that makes a deadline feasible, as the API shows it on this day.
 fn offer(offer: &WouldBuy, now: Timestamp) -> api::Offer {
     use api::OfferKind;
 
@@ -414,7 +416,7 @@ fn offer(offer: &WouldBuy, now: Timestamp) -> api::Offer {
     }
 }
 
-/// What was offered with the answer.
+/// Returns the offer that came with the answer.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "no other reason carries offers"
@@ -445,7 +447,7 @@ fn offers(decisions: &[Decision], now: Timestamp) -> Vec<api::Offer> {
     would_buy.map(|one| offer(one, now)).collect()
 }
 
-/// Dollars; exact to a millionth up to some billions.
+/// Converts to dollars; exact to a millionth up to some billions.
 #[expect(
     clippy::cast_precision_loss,
     reason = "nobody pays so much that cents get lost"
@@ -454,12 +456,12 @@ pub(crate) fn usd(micro: u64) -> f64 {
     micro as f64 / 1e6
 }
 
-/// When it became safe, where it still is.
+/// Returns when it became safe, if it still is.
 fn safe_at(view: &RequestView) -> Option<Timestamp> {
     view.safe_at.filter(|_| !view.is_unsafe)
 }
 
-/// Deadline less p90 finish; once safe, deadline less the moment it became so.
+/// Returns the deadline minus the p90 finish; once safe, minus the moment it became so.
 fn slack(view: &RequestView, deadline: Timestamp) -> Option<f64> {
     let finish = safe_at(view).or(view.finish.map(|finish| finish.p90))?;
     Some(seconds(deadline.slack_micros(finish)))

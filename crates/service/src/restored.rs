@@ -1,8 +1,8 @@
-//! What a journal that was restored from a backup lacks, learned again from depots.
+//! Learns from depots what a journal restored from a backup lacks.
 //!
-//! Digests of chunks that were read after the backup are not in it. While the source is there, the chunks are read again. Where it was
-//! released since, its depots have the manifest: it was stored there before the source was touched. Without it, what they hold of those
-//! chunks could be neither counted nor pulled.
+//! Digests of chunks read after the backup are not in it. While the source exists, the chunks are
+//! read again. If it was released since, its depots have the manifest, stored before the release.
+//! Without it, their fragments of those chunks could neither be counted nor pulled.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,13 +23,13 @@ use crate::{
     store::Store,
 };
 
-/// A depot that takes longer is not asked again: nothing begins before all were asked.
+/// Longest answer: a slower depot is not asked again, because nothing begins before all were asked.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Learns what a restored journal lacks of requests that have not ended. Of any other it lacks nothing.
+/// Learns what a restored journal lacks of unfinished requests. Other journals lack nothing.
 ///
 /// # Errors
-/// The journal's. What can't be learned is said.
+/// The journal's. Gaps that remain are logged.
 pub(crate) async fn learn(centre: &Centre) -> Result<()> {
     let store = &centre.store;
     if store.restored_from().is_none() {
@@ -53,7 +53,8 @@ pub(crate) async fn learn(centre: &Centre) -> Result<()> {
     Ok(())
 }
 
-/// The depots in the journal, by name. One whose secret can't be read is left out: the service says so when it starts.
+/// Returns the depots in the journal, by name. A depot whose secret can't be read is left out: the
+/// service reports it at the start.
 fn known_depots(centre: &Centre) -> Result<BTreeMap<String, Depot>> {
     let mut known = BTreeMap::new();
     for record in centre.store.journal(|journal| journal.depots())? {
@@ -69,7 +70,7 @@ fn known_depots(centre: &Centre) -> Result<BTreeMap<String, Depot>> {
     Ok(known)
 }
 
-/// The manifests of a request that depots keep, with how many keep each.
+/// Returns the manifests of a request that depots keep, with the number of depots for each.
 async fn manifests(
     centre: &Centre,
     record: &RequestRecord,
@@ -79,7 +80,7 @@ async fn manifests(
     let mut kept: BTreeMap<Digest, (usize, Bytes)> = BTreeMap::new();
     let holders = record.holders();
     let asked = holders.filter_map(|name| depots.get_key_value(name));
-    // All at once: one that does not answer holds up nobody's.
+    // All depots are asked at once: a silent one delays no other.
     let asked = join_all(asked.map(async |(name, depot)| {
         let asked = depot.client.get_manifest(&dataset, None);
         (name.clone(), timeout(ANSWER_MAX, asked).await)
@@ -91,7 +92,7 @@ async fn manifests(
         });
         match answer {
             Ok(bytes) => kept.entry(digest_of(&bytes)).or_insert((0, bytes)).0 += 1,
-            // The source of most was not released.
+            // Most sources were not released.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 tracing::warn!(request = %record.id, "{error}");
@@ -102,8 +103,8 @@ async fn manifests(
     Ok(kept)
 }
 
-/// Takes the one manifest that fits the journal and that as many depots keep as had to before the source was released. What is
-/// encrypted needs one: only who has the key can have made it.
+/// Accepts the one manifest that fits the journal and that as many depots keep as the release
+/// required. An encrypted manifest needs one depot: only a holder of the key can have made it.
 fn believe(
     store: &Store,
     record: &RequestRecord,
@@ -156,12 +157,13 @@ mod tests {
     const CHUNKS: u32 = 3;
     const CHUNK_SIZE: Amount = Amount::mebi(1);
 
-    /// A service, which read one chunk of each request when it was backed up and then all, and its depots.
+    /// Service that had read one chunk of each request at its backup and all later, with its
+    /// depots.
     struct Before {
         folder: TempDir,
         store: Store,
         clients: Vec<RelayClient>,
-        /// The depots, while this is.
+        /// Depots, which serve for the lifetime of this value.
         _serving: JoinSet<Result<()>>,
     }
 
@@ -201,7 +203,7 @@ mod tests {
             }
         }
 
-        /// Takes a request that may use these depots, and reads its first chunk.
+        /// Submits a request that may use these depots, and reads its first chunk.
         fn submit(&self, via: &[&str], recipients: &[String]) -> RequestRecord {
             let record = RequestRecord {
                 via: via.iter().copied().map(str::to_owned).collect(),
@@ -239,15 +241,16 @@ mod tests {
             kept.unwrap();
         }
 
-        /// Backs up, and starts from a copy what comes after.
+        /// Makes a backup, and restarts from a copy of it.
         fn back_up(&self, name: &str) -> Centre {
             let copy = self.folder.path().join(name);
             backup::back_up(self.store.directory(), &copy).unwrap();
             restore(&copy)
         }
 
-        /// Reads the rest of a request, and stores at each depot the manifest that a letter says: `t`he true one, a `f`orged one, one
-        /// that `c`ontradicts what was read before the backup, that of an`o`ther dataset, none where there is `-`.
+        /// Reads the rest of a request, and stores at each depot the manifest that a letter
+        /// selects: `t`he true one, a `f`orged one, one that `c`ontradicts what was read before the
+        /// backup, that of an`o`ther dataset, none for `-`.
         async fn store(&self, record: &RequestRecord, letters: &str) {
             (1..CHUNKS).for_each(|chunk| self.read(record, chunk));
             let manifest = self.store.manifest_bytes(record.id).unwrap();
@@ -326,7 +329,7 @@ mod tests {
         }
     }
 
-    /// Of a code that survives the loss of one depot.
+    /// Returns a request with a code that survives the loss of one depot.
     fn request() -> RequestRecord {
         let now = Clock::default().now();
         RequestRecord {

@@ -1,7 +1,7 @@
-//! Sends chunks whole to relays that code them and send the fragments on.
+//! Sends whole chunks to relays that code them and send the fragments on.
 //!
-//! The digests of all fragments are worked out here, from the chunk that was read: what a relay makes of it
-//! counts only where it is just that, whoever the relay is.
+//! The digests of all fragments are computed here, from the chunk that was read: a relay's fragment
+//! counts only if it matches, so the relay need not be trusted.
 
 use std::{
     collections::HashMap,
@@ -26,15 +26,15 @@ use crate::{
     hands::{Hands, Leg, Metered, tell_of_source},
 };
 
-/// How one fragment ended, how long it took, and the digests of its chunk.
+/// End of one fragment: its result, its duration, and the digests of its chunk.
 type Told = (Result<(), Fault>, Duration, ChunkRecord);
 
-/// Who waits to hear of which fragment.
+/// Callers that wait for each fragment.
 type Waiting = HashMap<u8, oneshot::Sender<Told>>;
 
 impl Hands {
-    /// Lets a depot code a chunk, keep a fragment and send the others on. Each of them is told of, and given up,
-    /// by itself; with what is sent to the depot that codes all of them end.
+    /// Lets a depot code a chunk, keep a fragment and send the others on. Each fragment is reported
+    /// and cancelled by itself; if the send to the coding depot ends, all end.
     pub(crate) fn scatter(&mut self, own: Leg, to: Vec<(DepotId, FragmentIndex)>, manner: Manner) {
         let mut waiting = Waiting::new();
         let pieces = to.iter().map(|&(depot, fragment)| Leg {
@@ -47,7 +47,7 @@ impl Hands {
             waiting.insert(leg.fragment.get(), teller);
             let (inputs, is_piece) = (self.inputs.clone(), leg.depot != own.depot);
             let handle = self.running.spawn(async move {
-                // Who would tell is gone where it was given up, or all of it failed.
+                // The reporter is gone if it was cancelled, or all of it failed.
                 if let Ok(told) = told.await {
                     tell(&inputs, leg, is_piece, told).await;
                 }
@@ -90,7 +90,8 @@ impl Hands {
                         chunk: own.chunk,
                         fault,
                     };
-                    // The driver is gone only when the service ends, and then nobody waits for this.
+                    // The driver is gone only when the service ends, and then nobody waits for
+                    // this.
                     let _ = inputs.send(Arrival::bare(failed)).await;
                 }
             }
@@ -99,7 +100,8 @@ impl Hands {
     }
 }
 
-/// Sends the chunk. When this returns it is there and checked, and is being sent on.
+/// Sends the chunk. When this returns, it is stored and checked, and its fragments are being sent
+/// on.
 async fn begin(
     sealed: &Arc<Sealed>,
     depots: &Depots,
@@ -141,7 +143,7 @@ async fn begin(
     Ok((begun, record))
 }
 
-/// Tells of each fragment as the relay does; of what it does not tell of, nothing is known.
+/// Passes on the relay's report of each fragment; the state of an unreported fragment is unknown.
 async fn follow(mut scattering: Scattering, record: &ChunkRecord, mut waiting: Waiting) {
     while !waiting.is_empty()
         && let Ok(Some(end)) = scattering.next().await
@@ -164,7 +166,7 @@ fn ended(end: &PieceEnd) -> Result<(), Fault> {
     }
 }
 
-/// The source was read: what a relay says is not about it.
+/// Converts a relay's fault to one that does not blame the source, which was read.
 fn not_of_source(fault: Fault) -> Fault {
     if fault.is_of_source() {
         Fault::Other

@@ -1,4 +1,5 @@
-//! The service's secrets: files only its user can read, never in arguments, logs or the journal.
+//! Secrets of the service: files that only its user can read, never in arguments, logs or the
+//! journal.
 
 use std::{
     fs,
@@ -14,9 +15,9 @@ use posthaste_endpoint::{
 
 /// Bytes of a token or secret.
 pub const SECRET_BYTES: usize = 32;
-/// Characters that a token has at least: 64 bits of hexadecimal digits.
+/// Shortest token: 64 bits in hexadecimal digits.
 const TOKEN_BYTES_MIN: usize = 16;
-/// A secret file longer than this holds something else: hundreds of identities fit.
+/// Largest secret file: hundreds of identities fit, so a longer file holds something else.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Makes `directory` (and its parents) readable by its user only.
@@ -59,7 +60,7 @@ pub fn write_private(path: &Path, text: &str) -> Result<()> {
 pub fn read_private(path: &Path) -> Result<String> {
     let shown = path.display().to_string();
     let failed = |cause| Error::io("read", shown.clone(), cause);
-    // A pipe would be waited for.
+    // Reading a pipe would block.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Error::new(ErrorKind::Invalid, "read", &shown).cause("it is no file"));
     }
@@ -77,16 +78,16 @@ pub fn read_private(path: &Path) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The token of the REST API at `path`, made at the first start.
+/// Returns the token of the REST API at `path`, which is made at the first start.
 ///
 /// # Errors
-/// As [`read_private`] and [`write_private`].
+/// Errors of [`read_private`] and [`write_private`].
 pub(crate) fn token(path: &Path) -> Result<String> {
     if path.exists() {
         check_owner(path)?;
         let text = read_private(path)?;
         let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-        // Whoever shows what it holds may do everything.
+        // A holder of this token may do everything.
         if text.len() < TOKEN_BYTES_MIN || !is_printable || is_constant(text.as_bytes()) {
             let shown = path.display().to_string();
             return Err(Error::new(ErrorKind::Invalid, "use", shown)
@@ -104,12 +105,12 @@ pub(crate) fn token(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Lower-case hexadecimal digits.
+/// Returns lower-case hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether two texts are the same, in a time that doesn't tell where they differ.
+/// Returns whether two texts are equal, in constant time.
 pub(crate) fn same(left: &str, right: &str) -> bool {
     blake3::hash(left.as_bytes()) == blake3::hash(right.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! What the file of settings says beside the options of commands: who logs in, and what users may have open.
+//! Tables of the settings file beside the commands' options: logins and quotas.
 
 use serde::Deserialize;
 
@@ -7,22 +7,22 @@ use crate::{
     quotas::{self, QUOTAS_MAX, Quota},
 };
 
-/// What is wrong, and at which byte.
+/// Message of an error, and its byte offset.
 pub type Complaint = (usize, String);
 
-/// Tables that are no command's.
+/// Tables of the settings file that belong to no command.
 pub const SITE_TABLES: [&str; 2] = ["oidc", "quota"];
 
-/// What these tables say.
+/// Contents of these tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
-    /// Who says who somebody is, and what they may then; nobody without.
+    /// Identity provider and its grants, if any.
     pub oidc: Option<Oidc>,
-    /// What users may have open at once; anything without.
+    /// Users' quotas; unlimited without.
     pub quotas: Vec<Quota>,
 }
 
-/// Others are not ours.
+/// Tables of commands are ignored here.
 #[derive(Debug, Deserialize)]
 struct Written {
     oidc: Option<oidc::Written>,
@@ -30,10 +30,10 @@ struct Written {
     quota: Vec<quotas::Written>,
 }
 
-/// Reads these tables of a file.
+/// Parses these tables of a file.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The error and its position.
 pub fn read_site(text: &str) -> Result<Site, Complaint> {
     let written: Written = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -98,7 +98,7 @@ mod tests {
         ] {
             let (_, rest) = page.split_once(section).unwrap();
             let section = rest.split("\n## ").next().unwrap();
-            // What is not known is answered by what is.
+            // An unknown key is answered with the known ones.
             let (_, why) = read_site(&format!("{start}nonsense = 1\n")).unwrap_err();
             let (_, known) = why.split_once("expected one of").unwrap();
             let known: Vec<_> = known.split('`').skip(1).step_by(2).collect();

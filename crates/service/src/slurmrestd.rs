@@ -1,5 +1,5 @@
-//! Asks slurmrestd in place of Slurm's programs: over a socket of this machine or over HTTP, in the newest form of its answers that
-//! both know.
+//! Asks slurmrestd in place of Slurm's programs: over a socket of this machine or over HTTP, in the
+//! newest API version that both know.
 
 mod address;
 mod answer;
@@ -41,38 +41,41 @@ pub use address::QueueUrl;
 use answer::{Answer, Late};
 use token::Token;
 
-/// The forms of answers that are asked for, newest first: v0.0.46 is that of Slurm 26.11, v0.0.36 that of 21.08.
+/// API versions that are tried, newest first: v0.0.46 is that of Slurm 26.11, v0.0.36 that of
+/// 21.08.
 const VERSIONS: std::ops::RangeInclusive<u32> = 36..=46;
-/// The first that is told not to cut what ran before the first of the weeks that are asked for; those before don't, and know no such word.
+/// First API version that takes the option not to clip jobs at the first of the requested weeks;
+/// earlier ones don't clip, and don't know the option.
 const CUTS_SINCE: u32 = 40;
-/// Longest that a connection is waited for.
+/// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest that a question of a few bytes is waited for.
+/// Longest wait for an answer of a few bytes.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest that a queue is waited for: slurmrestd puts together some thousand jobs in a second.
+/// Longest wait for a queue: slurmrestd composes some thousand jobs a second.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest that weeks of jobs are waited for, once.
+/// Longest wait for weeks of jobs, once.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Most of a refusal that is read.
+/// Longest part of a refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// How slurmrestd is asked.
+/// Options of asking slurmrestd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestOptions {
-    /// Where it listens.
+    /// Address of slurmrestd.
     pub url: QueueUrl,
-    /// The file with the token that it knows us by, read anew for each question; none where it goes by whose the socket's other end is.
+    /// File with the token for slurmrestd, read anew for each call; none if slurmrestd identifies
+    /// the socket's peer.
     pub token_file: Option<PathBuf>,
-    /// Certificates of authorities that are trusted beside the system's.
+    /// Certificate authorities trusted beside the system's.
     pub ca_file: Option<PathBuf>,
 }
 
-/// The way to a slurmrestd.
+/// Connection to a slurmrestd.
 pub(crate) struct Slurmrestd {
     url: QueueUrl,
     token_file: Option<PathBuf>,
     way: Way,
-    /// The form that it answers in; 0 while that is not known.
+    /// API version in use; 0 while unknown.
     version: AtomicU32,
 }
 
@@ -82,22 +85,22 @@ enum Way {
 }
 
 impl Slurmrestd {
-    /// The one that the service is to ask, if it is to.
+    /// Returns the client that the options ask for, if any.
     ///
     /// # Errors
-    /// As [`Slurmrestd::open`].
+    /// Errors of [`Slurmrestd::open`].
     pub(crate) fn of(options: Option<&RestOptions>) -> Result<Option<Arc<Self>>> {
         let opened = options.map(Self::open).transpose()?;
         Ok(opened.map(Arc::new))
     }
 
-    /// Makes ready to ask it. Nothing is asked yet.
+    /// Prepares the client. Asks nothing yet.
     ///
     /// # Errors
-    /// When TLS is spoken and no certificates can be had.
+    /// Fails if TLS is used and no certificates are found.
     fn open(options: &RestOptions) -> Result<Self> {
         let mut client = Client::builder(TokioExecutor::new());
-        // It is asked some times a minute: no connection is worth keeping.
+        // Calls come a few times a minute: no connection is worth keeping.
         client.pool_max_idle_per_host(0);
         let way = match options.url.socket() {
             Some(path) => Way::Socket(client.build(Socket(path.into()))),
@@ -115,11 +118,11 @@ impl Slurmrestd {
         })
     }
 
-    /// The queue as it is now, and the processors that may be used.
+    /// Returns the current queue, and the usable processors.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`]; those of the token's file; else what it says
-    /// instead of an answer.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`]; those
+    /// of the token's file; otherwise its own message.
     pub(crate) async fn queue(&self) -> Result<(Queue, u32)> {
         let queue = self.ask(|_| "slurm/{}/jobs", QUEUE_TIMEOUT, slurm::queue);
         let queue = queue.await?;
@@ -127,19 +130,19 @@ impl Slurmrestd {
         Ok((queue, procs.await?))
     }
 
-    /// How each job stands that Slurm knows.
+    /// Returns the state of each job that Slurm knows.
     ///
     /// # Errors
-    /// As [`Slurmrestd::queue`].
+    /// Errors of [`Slurmrestd::queue`].
     pub(crate) async fn states(&self) -> Result<BTreeMap<u64, JobState>> {
         self.ask(|_| "slurm/{}/jobs", QUEUE_TIMEOUT, slurm::job_states_json)
             .await
     }
 
-    /// The jobs of the last two weeks, where Slurm keeps accounts.
+    /// Returns the jobs of the last two weeks, if Slurm keeps accounting.
     ///
     /// # Errors
-    /// As [`Slurmrestd::queue`].
+    /// Errors of [`Slurmrestd::queue`].
     pub(crate) async fn history(&self) -> Result<Queue> {
         let path = |version: u32| {
             if version < CUTS_SINCE {
@@ -151,7 +154,7 @@ impl Slurmrestd {
         self.ask(path, HISTORY_TIMEOUT, slurm::history).await
     }
 
-    /// Asks at a path, in which `{}` is the form of answers, and reads the answer while it comes.
+    /// Calls a path, in which `{}` is the API version, and parses the answer as it arrives.
     async fn ask<T: Send + 'static>(
         &self,
         path: impl Fn(u32) -> &'static str,
@@ -166,7 +169,7 @@ impl Slurmrestd {
         };
         let mut answer = self.get(&named(path(version), version), patience).await?;
         if answer.status() == StatusCode::NOT_FOUND && version == known {
-            // Another release may have taken its place.
+            // Another release may have replaced it.
             version = self.find_version().await?;
             answer = self.get(&named(path(version), version), patience).await?;
         }
@@ -181,7 +184,7 @@ impl Slurmrestd {
         read.map_err(|cause| self.fail(ErrorKind::Other).cause(cause))
     }
 
-    /// The newest form of answers that it knows, which is remembered.
+    /// Finds and stores the newest API version that it knows.
     async fn find_version(&self) -> Result<u32> {
         self.version.store(0, Relaxed);
         for version in VERSIONS.rev() {
@@ -192,7 +195,8 @@ impl Slurmrestd {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     return Err(self.refused(answer, &path).await);
                 }
-                // Whatever it says of the controller, it knows the form.
+                // Any answer shows that it knows the version, whatever it reports of the
+                // controller.
                 _ => {
                     self.version.store(version, Relaxed);
                     return Ok(version);
@@ -206,7 +210,7 @@ impl Slurmrestd {
             .hint("is it slurmrestd, with the plug-in openapi/slurmctld?"))
     }
 
-    /// What it answers, whatever that says.
+    /// Returns its response, whatever the status.
     async fn get(&self, path: &str, patience: Duration) -> Result<Response<Incoming>> {
         let request = self.request(path)?;
         let asking = async {
@@ -227,7 +231,7 @@ impl Slurmrestd {
         let mut request = Request::get(format!("{}/{path}", self.url.base()))
             .header(header::ACCEPT, "application/json");
         if let Some(file) = &self.token_file {
-            // It expires, and whoever writes a new one tells nobody.
+            // Tokens expire, and a replacement is not announced.
             let token = tokio::task::block_in_place(|| Token::read(file))?;
             request = request.header("x-slurm-user-token", token.value);
             if let Some(user) = token.user {
@@ -251,7 +255,7 @@ impl Slurmrestd {
             .hint("does slurmrestd run there?")
     }
 
-    /// What a refusal says, in one line.
+    /// Returns the error of a refusal, in one line.
     async fn refused(&self, answer: Response<Incoming>, path: &str) -> Error {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), REFUSAL_BYTES_MAX).collect();
@@ -267,7 +271,7 @@ impl Slurmrestd {
             self.fail(kind)
                 .cause(format!("it answered {status} to /{path}{told}"))
         };
-        // Slurm until 22.05 says of a token that is none the same as of anything else.
+        // Slurm until 22.05 reports an invalid token as it does other errors.
         let about_token = || match &self.token_file {
             Some(file) => format!("is the token in {} still good?", file.display()),
             None => "name a file with a token with --queue-token-file".to_owned(),
@@ -292,19 +296,19 @@ impl Slurmrestd {
     }
 
     fn fail(&self, kind: ErrorKind) -> Error {
-        // It is asked again at the next look, whatever was wrong.
+        // The next look asks again, whatever the error.
         Error::new(kind, "ask", format!("slurmrestd at {}", self.url))
             .at(Locus::Network)
             .status_is(Status::Temporary)
     }
 }
 
-/// A path with the form of answers in it.
+/// Returns a path with the API version in it.
 fn named(path: &str, version: u32) -> String {
     path.replace("{}", &format!("v0.0.{version}"))
 }
 
-/// The way to a socket of this machine, whatever host is named.
+/// Connector to a socket of this machine, whatever host is named.
 #[derive(Debug, Clone)]
 struct Socket(Arc<Path>);
 

@@ -1,4 +1,4 @@
-//! Asks depots to keep space for datasets, and tells the mind what they answered.
+//! Asks depots to keep space for datasets, and reports their answers to the mind.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 use crate::{depots::Depots, driver::Arrival, hands::Hands, store::Store};
 
 impl Hands {
-    /// Carries out what is commanded about space; nothing of other commands.
+    /// Carries out commands about space, and ignores others.
     pub(crate) fn space(&mut self, command: &Command) {
         if let Command::ReserveSpace {
             request,
@@ -29,7 +29,7 @@ impl Hands {
         }
     }
 
-    /// Asks a depot to keep so much for a request until then, or nothing any more.
+    /// Asks a depot to keep space for a request until then, or none any more.
     fn ask_for_space(
         &mut self,
         request: RequestId,

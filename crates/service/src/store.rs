@@ -1,4 +1,4 @@
-//! What the service keeps on disk: the journal, and each dataset's list beside it.
+//! State on disk: the journal, and the list of each dataset beside it.
 
 use std::{
     collections::HashMap,
@@ -33,30 +33,30 @@ pub(crate) use encryption::Remains;
 pub(crate) use names::NamesDraft;
 use together::Together;
 
-/// Largest list of files that is kept in the journal: one of a few files costs no file of its own, which is two waits for the disk.
+/// Largest list of files kept in the journal: a separate file costs two waits for the disk.
 const SMALL_LIST_BYTES_MAX: usize = 4096;
-/// The file of the journal in the state directory.
+/// Journal's file in the state directory.
 pub(crate) const JOURNAL: &str = "journal.db";
-/// The file there that says in which database the journal is instead.
+/// File in the state directory that names the database with the journal.
 pub(crate) const DATABASE: &str = "database";
 
-/// The directory there with how far each alarm has told what happened.
+/// Directory of the alarms' marks.
 pub(crate) const MARKS: &str = "alarms";
 
-/// The service's state directory, open.
+/// State directory of the service, open.
 pub(crate) struct Store {
     directory: PathBuf,
     journal: Mutex<Journal>,
-    /// Requests and scans that are to be kept.
+    /// Requests and scans to be recorded.
     inserts: Together<RequestRecord, RequestId>,
     scans: Together<Scanned, ()>,
-    /// The number of the lease it is written under; 0 without.
+    /// Number of the lease for writing; 0 without.
     epoch: u64,
     /// Held while an envelope is made, so that it is made once.
     envelopes: Mutex<()>,
-    /// As whom the files of requests are touched.
+    /// Accounts that touch the files of requests.
     pub(crate) actors: Arc<Actors>,
-    /// Of when the backup is that this was started from, where it was.
+    /// Time of the backup that this was restored from, if any.
     restored_from: Option<Timestamp>,
 }
 
@@ -84,7 +84,7 @@ impl Store {
                 refuse_second(directory)?;
                 let path = directory.join(JOURNAL);
                 if !is_new && !path.exists() {
-                    // Who is refused leaves nothing that looks like a journal.
+                    // A refused start leaves nothing that looks like a journal.
                     refuse_left(directory)?;
                 }
                 Journal::open(&path)
@@ -110,7 +110,7 @@ impl Store {
         })
     }
 
-    /// The same, where files are touched by these.
+    /// Returns the store with these accounts for touching files.
     pub(crate) fn acting(self, actors: Actors) -> Self {
         Self {
             actors: Arc::new(actors),
@@ -122,13 +122,13 @@ impl Store {
         &self.directory
     }
 
-    /// Of when the backup is that the service was started from, where it was.
+    /// Returns the time of the backup that the service was restored from, if any.
     pub(crate) fn restored_from(&self) -> Option<Timestamp> {
         self.restored_from
     }
 
-    /// Of when the backup is that the request comes from, where it does: what became of it afterwards the journal does not know, and
-    /// its source may be gone.
+    /// Returns the time of the backup that the request comes from, if any: the journal does not
+    /// know its later progress, and its source may be gone.
     pub(crate) fn backup_of(&self, request: RequestId) -> Option<Timestamp> {
         self.restored_from.filter(|made| {
             let record = self.request(request);
@@ -136,7 +136,7 @@ impl Store {
         })
     }
 
-    /// Uses the journal.
+    /// Calls a function with the journal.
     ///
     /// # Errors
     /// The journal's.
@@ -148,32 +148,32 @@ impl Store {
         work(&mut journal).map_err(journal_error)
     }
 
-    /// The request as it was submitted.
+    /// Returns the request as it was submitted.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when there is none of that number.
+    /// [`ErrorKind::NotFound`] if there is none of that number.
     pub(crate) fn request(&self, request: RequestId) -> Result<RequestRecord> {
         self.journal(|journal| journal.request(request))?
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "find", format!("request {request}")))
     }
 
-    /// The dataset's id at depots.
+    /// Returns the dataset's id at depots.
     ///
     /// # Errors
-    /// As [`Store::request`].
+    /// Errors of [`Store::request`].
     pub(crate) fn dataset(&self, request: RequestId) -> Result<DatasetId> {
         dataset_of(&self.request(request)?)
     }
 
-    /// Until when depots keep the request's dataset.
+    /// Returns when depots may remove the request's dataset.
     ///
     /// # Errors
-    /// As [`Store::request`].
+    /// Errors of [`Store::request`].
     pub(crate) fn expires(&self, request: RequestId) -> Result<Timestamp> {
         Ok(self.request(request)?.expires)
     }
 
-    /// The digests of every chunk read so far.
+    /// Returns the digests of every chunk read so far.
     ///
     /// # Errors
     /// The journal's.
@@ -185,7 +185,7 @@ impl Store {
             .collect())
     }
 
-    /// The same of one chunk; none before it was read.
+    /// Returns the digests of one chunk; none before it was read.
     ///
     /// # Errors
     /// The journal's.
@@ -204,7 +204,7 @@ impl Store {
             .join(format!("{request}.list"))
     }
 
-    /// Keeps a dataset's list, durable when this returns.
+    /// Stores a dataset's list durably.
     ///
     /// # Errors
     /// The operating system's.
@@ -212,10 +212,10 @@ impl Store {
         self.keep(&self.list_path(request), &list.to_bytes())
     }
 
-    /// The same of one that may be small: then it is given back, to be kept in the journal with what the scan brought.
+    /// Keeps a list, or returns it if it is small, to be journalled with the scan.
     ///
     /// # Errors
-    /// As [`Store::keep_list`].
+    /// Errors of [`Store::keep_list`].
     pub(crate) fn keep_if_large(
         &self,
         request: RequestId,
@@ -229,10 +229,10 @@ impl Store {
         Ok(None)
     }
 
-    /// Writes a file, whole and durable when this returns, and only while nobody else leads.
+    /// Writes a file durably, whole or not at all, and only while this service leads.
     fn keep(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |cause| Error::io("write", path.display().to_string(), cause);
-        // Who led before may be writing the same.
+        // A former leader may be writing the same file.
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(format!(".new{}", self.epoch));
         let mut file = fs::File::create(&fresh).map_err(failed)?;
@@ -247,7 +247,7 @@ impl Store {
         self.directory.join(MARKS).join(alarm)
     }
 
-    /// How far an alarm has told what happened, as it was kept.
+    /// Returns an alarm's stored mark.
     ///
     /// # Errors
     /// The operating system's.
@@ -260,7 +260,7 @@ impl Store {
         }
     }
 
-    /// Keeps that, durable when this returns.
+    /// Stores the mark durably.
     ///
     /// # Errors
     /// The operating system's.
@@ -269,10 +269,10 @@ impl Store {
         self.keep(&self.mark_path(alarm), text.as_bytes())
     }
 
-    /// A dataset's list, with what was left out since it was listed.
+    /// Returns a dataset's list, with later omissions applied.
     ///
     /// # Errors
-    /// The operating system's, and that it can't be read.
+    /// The operating system's, and an unreadable list.
     pub(crate) fn list(&self, request: RequestId) -> Result<FileList> {
         let mut list = FileList::from_bytes(&self.list_bytes(request)?)?;
         for file in self.journal(|journal| journal.left_out(request))? {
@@ -281,10 +281,10 @@ impl Store {
         Ok(list)
     }
 
-    /// The same as it was listed.
+    /// Returns the list's bytes.
     ///
     /// # Errors
-    /// As [`Store::list`].
+    /// Errors of [`Store::list`].
     pub(crate) fn list_bytes(&self, request: RequestId) -> Result<Vec<u8>> {
         let path = self.list_path(request);
         let shown = path.display().to_string();
@@ -300,7 +300,7 @@ impl Store {
     /// Opens the request's dataset for reading.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when the request or its list isn't there.
+    /// [`ErrorKind::NotFound`] if the request or its list is missing.
     pub(crate) fn open_sealed(&self, request: RequestId) -> Result<Sealed> {
         let record = self.request(request)?;
         let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
@@ -323,7 +323,7 @@ impl Store {
         Ok(Sealed::new(seal, Arc::new(self.list(request)?), known))
     }
 
-    /// The whole manifest of the request, whose dataset this cipher encrypts.
+    /// Returns the whole manifest of a request whose dataset this cipher encrypts.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] while some chunk has not been read yet.
@@ -353,7 +353,7 @@ impl Store {
             .into_iter()
             .filter_map(|chunk| {
                 let (chunk, fragments) = chunk.digests.split_first()?;
-                // Last what an encrypted chunk holds.
+                // The last digest is that of an encrypted chunk's contents.
                 let fragments_and_rest = fragments.split_at_checked(record.code.total().into());
                 let (fragments, rest) = fragments_and_rest?;
                 Some(ChunkDigests {
@@ -387,7 +387,7 @@ fn dataset_of(record: &RequestRecord) -> Result<DatasetId> {
     dataset.map_err(|_| Error::new(ErrorKind::Corrupt, "use", subject()))
 }
 
-/// The database where the journal is instead of in `directory`, where the service wrote that down.
+/// Returns the database that holds the journal of `directory`, if the service recorded one.
 ///
 /// # Errors
 /// The operating system's.
@@ -399,7 +399,7 @@ pub(crate) fn database_of(directory: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Refuses to begin anew where another service, or this one, kept secrets and datasets: depots hold what is theirs.
+/// Refuses an empty journal beside a service's secrets and datasets: depots hold its data.
 fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
     let is_empty = journal.newest_event().map_err(journal_error)? == 0
         && journal.depots().map_err(journal_error)?.is_empty();
@@ -409,7 +409,7 @@ fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to begin without a journal where secrets or datasets are left.
+/// Refuses to begin without a journal if secrets or datasets are left.
 fn refuse_left(directory: &Path) -> Result<()> {
     let has_any = |name: &&str| {
         let there = std::fs::read_dir(directory.join(name));
@@ -439,18 +439,18 @@ fn refuse_second(directory: &Path) -> Result<()> {
         )))
 }
 
-/// Makes names in a file's directory durable.
+/// Makes the names in a file's directory durable.
 pub(crate) fn sync_parent(path: &Path) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
     let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(|cause| Error::io("flush", directory.display().to_string(), cause))
 }
 
-/// What to do about a journal that is not as it was written.
+/// Advice for a damaged journal.
 const DAMAGED: &str =
     "distrust the disk and restore the last backup: docs/operating/backup.md#a-damaged-journal";
 
-/// What went wrong with a journal, as everything else that goes wrong is told.
+/// Converts a journal's error to the common one.
 #[must_use]
 pub fn journal_error(error: JournalError) -> Error {
     let (operation, place, cause) = match error {

@@ -1,4 +1,4 @@
-//! Takes a stage-out: writes it down, scans its source, hands it to the mind.
+//! Accepts a stage-out: records it, scans its source, and submits it to the mind.
 
 mod going;
 mod known;
@@ -40,20 +40,19 @@ pub(crate) use turns::Turns;
 
 /// Depots and destinations one request may name: they fit the bits of one word of the mind.
 const HOLDERS_MAX: usize = 64;
-/// The number of a request that is only rehearsed, beyond that of any other, as the next one's would be: what comes first of two
-/// goes by that, and the oldest are forgotten. Only what it goes on as comes after.
+/// Number of a rehearsed request, beyond all others as the next one's would be: order and
+/// forgetting go by it. Only the number of its export comes after.
 pub(crate) const REHEARSED: RequestId = RequestId::new(u64::MAX - 1);
-/// Files that one request may name: they are in the journal by name.
+/// Most named files of one request: the journal has their names.
 pub(crate) const ONLY_MAX: usize = 10_000;
-/// Bytes of a name people give.
+/// Longest name that people give, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Checks a request and writes it down. Submitting the same submission id again gives back the
-/// request of the first time.
+/// Checks a request and records it. Submitting a submission id again returns the first request.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::NotFound`] for a source or a depot
-/// that isn't there.
+/// [`ErrorKind::Invalid`] for invalid options, [`ErrorKind::NotFound`] for a missing source or
+/// depot.
 pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestRecord, bool)> {
     let _turn = centre.turns.wait(new.submission_id.as_deref());
     if let Some(known) = known(centre, new)? {
@@ -66,10 +65,11 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewRequest) -> Result<(RequestR
     keep(centre, new, record)
 }
 
-/// Writes down what was checked, or gives the request that was submitted under its id meanwhile. Whether it is a new one.
+/// Records the checked request, or returns the one submitted under its id meanwhile, and whether it
+/// is new.
 ///
 /// # Errors
-/// As [`write_down`].
+/// Errors of [`write_down`].
 pub(crate) fn keep(
     centre: &Centre,
     new: &api::NewRequest,
@@ -79,7 +79,8 @@ pub(crate) fn keep(
     let onward = outbound::onward::of_new(centre, new, &record)?;
     match write_down(centre, record, onward) {
         Ok(record) => Ok((record, true)),
-        // Somebody else may have submitted the same meanwhile; or it was written, and only the answer to that was lost.
+        // Another caller may have submitted the same meanwhile, or the write succeeded and only its
+        // answer was lost.
         Err(error) => match known(centre, new)? {
             Some(known) => {
                 let is_new = known.dataset == dataset;
@@ -90,11 +91,11 @@ pub(crate) fn keep(
     }
 }
 
-/// Writes down a request that was checked, which gets its number, with that as what it goes on.
+/// Records a checked request, which gets its number, together with its export.
 ///
 /// # Errors
-/// [`ErrorKind::Busy`] where its owner has as much open as they may, [`ErrorKind::Conflict`] where another goes to its address too;
-/// the journal's.
+/// [`ErrorKind::Busy`] if its owner's quota is full, [`ErrorKind::Conflict`] if another request
+/// goes to its address; the journal's.
 pub(crate) fn write_down(
     centre: &Centre,
     mut record: RequestRecord,
@@ -119,11 +120,11 @@ pub(crate) fn write_down(
     Ok(record)
 }
 
-/// What would be decided of a request, were it submitted: asked of a copy of the mind, so that
-/// nothing changes.
+/// Returns the decision that a request would get. It is asked of a copy of the mind, so nothing
+/// changes.
 ///
 /// # Errors
-/// As [`accept`], and the scan's.
+/// Errors of [`accept`] and of the scan.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Result<api::Request> {
     let owner = new.wishes.owner.as_deref().unwrap_or_default();
     let leave = centre.scans.rehearse(owner).await;
@@ -147,7 +148,8 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewRequest) -> Res
     decided(centre, record, &list, onward)
 }
 
-/// What would be decided of a request about these files, after the mind was told of as what it goes on.
+/// Returns the decision that a request about these files would get, after the mind was told of its
+/// export.
 fn decided(
     centre: &Centre,
     mut record: RequestRecord,
@@ -177,7 +179,7 @@ fn decided(
     Ok(request)
 }
 
-/// What would be decided of a request that was rehearsed. It would get numbers of its own, which nobody knows.
+/// Returns the view of a rehearsed request. It would get other numbers, which are unknown.
 pub(crate) fn shown(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api::Request {
     api::Request {
         id: RequestId::new(0).to_string(),
@@ -186,7 +188,7 @@ pub(crate) fn shown(centre: &Centre, mind: &Mind, record: &RequestRecord) -> api
     }
 }
 
-/// What the hands answer to a command that changes nothing outside.
+/// Returns the hands' answer to a command that changes nothing outside.
 fn answer(command: &Command) -> Option<Input> {
     let Command::Solve {
         number,
@@ -200,8 +202,8 @@ fn answer(command: &Command) -> Option<Input> {
     Some(solved(*number, problem, *effort))
 }
 
-/// For whom a dataset is to be encrypted, each once. What is no recipient may be a secret given by
-/// mistake: it is not shown.
+/// Parses the recipients of an encrypted dataset, without duplicates. An invalid one may be a
+/// secret given by mistake, so it is not shown.
 fn recipients(texts: &[String]) -> Result<Vec<String>> {
     let invalid = |what: String| Error::new(ErrorKind::Invalid, "encrypt for", what);
     let mut recipients = Vec::new();
@@ -220,7 +222,7 @@ fn recipients(texts: &[String]) -> Result<Vec<String>> {
     Ok(recipients)
 }
 
-/// The optimizer of that name; the default one without a name.
+/// Returns the optimizer of that name, or the default one.
 pub(crate) fn optimizer(name: Option<&str>) -> Result<Method> {
     let named = name.map(str::parse::<Method>).transpose();
     let named = named
@@ -242,7 +244,7 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
     })
 }
 
-/// The depots that may hold it, each once, in order of preference.
+/// Returns the depots that may hold it, without duplicates, in order of preference.
 pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     let known = |name: &String| centre.depots.known("send via", name);
     let via = names
@@ -254,7 +256,8 @@ pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
     Ok(via)
 }
 
-/// Where it goes, each once: one name that may be any, or several that are in the books.
+/// Returns the destinations without duplicates: one name that may be any, or several registered
+/// ones.
 fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
     let names = each_once(names);
     let unknown = names
@@ -269,17 +272,18 @@ fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
     Ok(names.join(","))
 }
 
-/// The names, each where it comes first.
+/// Returns the names without duplicates, in order of their first use.
 fn each_once(names: &[String]) -> Vec<&str> {
     let mut seen = std::collections::BTreeSet::new();
     let names = names.iter().map(String::as_str);
     names.filter(|name| seen.insert(*name)).collect()
 }
 
-/// Sees that the name of a destination is that of a depot, or of nobody here, who pulls it; and not a slip of the first.
+/// Checks that a destination is a depot's name, or that of an unregistered puller and no typo of a
+/// depot's.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] with the name that was meant.
+/// [`ErrorKind::NotFound`] with the name that was probably meant.
 pub(crate) fn destination(centre: &Centre, name: &str) -> Result<()> {
     let all = centre.depots.all();
     let is_known = all.iter().any(|depot| depot.record.name == name);
@@ -289,7 +293,8 @@ pub(crate) fn destination(centre: &Centre, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The directory of a request, and which files in it are meant where not all are: of a source that is a file, that one.
+/// Returns the directory of a request, and the named files in it if not all are meant: for a single
+/// file, that one.
 pub(crate) fn source(centre: &Centre, new: &api::NewRequest) -> Result<(PathBuf, Vec<String>)> {
     let invalid = |why: String, hint: &str| {
         let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
@@ -382,7 +387,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         optimizer: optimizer(new.optimizer.as_deref())?,
         wishes: Wishes {
             deliver_by,
-            // What nobody asked to be kept depots remove when it is delivered.
+            // Unless the user asked to keep it, depots remove the dataset at delivery.
             ..wishes(centre, new, new.keep_s.map(|_| expires))?
         },
         stage_in: None,
@@ -398,10 +403,10 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     })
 }
 
-/// Hands a sealed request to the mind.
+/// Submits a sealed request to the mind.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when a depot was taken out of the books meanwhile.
+/// [`ErrorKind::NotFound`] if a depot was removed meanwhile.
 pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     let record = centre.store.request(request)?;
     if outbound::goes_out(&record) {
@@ -427,7 +432,7 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     }
 }
 
-/// The request as the mind sees it, once its source is scanned.
+/// Returns the request as the mind sees it, once its source is scanned.
 fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<RequestSpec>> {
     let Some(Scan::Sealed {
         bytes,
@@ -438,7 +443,7 @@ fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<Reque
         return Ok(None);
     };
     let via = ids(centre, &record.via)?;
-    // The mind counts what depots store.
+    // The mind counts the bytes that depots store.
     let (bytes, chunk_size) = if record.recipients.is_empty() {
         (bytes, chunk_size)
     } else {

@@ -1,7 +1,7 @@
-//! Who asks: the service's own user, who has its token file, or somebody to whom a token was given.
+//! Callers: the service's own user with its token file, or the holder of a token.
 //!
-//! A token is 32 random bytes, of which a hash is kept. What it may is looked up at each request, so that one that is removed is
-//! good for nothing at once.
+//! A token is 32 random bytes, of which a hash is kept. Its rights are looked up at each call, so a
+//! removed token is good for nothing at once.
 
 use std::{
     collections::HashMap,
@@ -17,32 +17,32 @@ use posthaste_types::Timestamp;
 
 use crate::{credentials::is_own, inbound::look, jobs::places::as_far_as_it_is, render, secrets};
 
-/// What tokens begin with, so that people and programs that look for secrets know one.
+/// Prefix of tokens, so that people and secret scanners recognise one.
 const PREFIX: &str = "pht_";
-/// Bytes of the name of a token, an owner or a project.
+/// Longest name of a token, an owner or a project, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// What names are made of.
+/// Valid characters of names.
 pub(crate) const NAMES: &str = "up to 64 letters, digits, `-`, `_`, `.`, `@`";
-/// Directories and profiles that a token may name.
+/// Most directories and profiles of a token.
 const PLACES_MAX: usize = 64;
-/// How the submission ids of what jobs of batch systems and of FTS's clients ask for begin.
+/// Prefixes of submission ids for requests of batch jobs and of FTS's clients.
 const OF_JOBS: [&str; 2] = ["job-", "fts:"];
-/// Whether a submission id is that of what a job asks for.
+/// Returns whether a submission id is that of a job's request.
 pub(crate) fn is_of_job(name: &str) -> bool {
     OF_JOBS.iter().any(|begins| name.starts_with(begins))
 }
 
-/// Stands in the journal between an owner and a submission id of theirs.
+/// Separator in the journal between an owner and a submission id.
 pub(crate) const OF_OWNER: char = '\n';
 /// Longest life of a token, in seconds: ten years.
 const LIFETIME_S_MAX: u64 = 10 * 366 * 86_400;
 
-/// Somebody who asks.
+/// Caller of the API.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    /// The token's name; none where it is the service's own, or a provider's.
+    /// Name of the token; none for the service's own, or a provider's.
     pub(crate) token: Option<String>,
-    /// Whom the provider means where they logged in.
+    /// Subject at the provider, for a logged-in user.
     pub(crate) subject: Option<String>,
     pub(crate) scope: api::Scope,
     owner: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) struct Caller {
     expires: Option<Timestamp>,
 }
 
-/// Somebody who logged in, and what is granted to them.
+/// Logged-in user with its grants.
 #[derive(Debug)]
 pub(crate) struct Login {
     pub(crate) user: String,
@@ -75,7 +75,7 @@ impl fmt::Display for Caller {
 }
 
 impl Caller {
-    /// Who has the service's own token.
+    /// Returns the caller with the service's own token.
     fn service() -> Self {
         Self {
             token: None,
@@ -93,7 +93,7 @@ impl Caller {
         Self {
             token: Some(record.name.clone()),
             subject: None,
-            // What a later release calls so may nothing here but look.
+            // A scope of a later release only allows looking.
             scope: api::Scope::read(&record.scope).unwrap_or(api::Scope::Read),
             owner: record.owner.clone(),
             project: record.project.clone(),
@@ -103,7 +103,8 @@ impl Caller {
         }
     }
 
-    /// A job of somebody's on a service that touches files with their rights: these say which files, and these profiles what else.
+    /// Returns the caller for a user's job, on a service that touches files with users' rights:
+    /// these limit the files, and the profiles limit the rest.
     pub(crate) fn job_of(owner: &str, profiles: Vec<String>) -> Self {
         Self {
             scope: api::Scope::Submit,
@@ -114,7 +115,7 @@ impl Caller {
         }
     }
 
-    /// Who logged in.
+    /// Returns the caller for a logged-in user.
     pub(crate) fn logged_in(login: Login) -> Self {
         Self {
             token: None,
@@ -128,7 +129,7 @@ impl Caller {
         }
     }
 
-    /// The directories that it is bound to, where it is.
+    /// Returns the directories that it is bound to, if any.
     pub(crate) fn places(&self) -> &[PathBuf] {
         match self.operates() {
             true => &[],
@@ -136,12 +137,12 @@ impl Caller {
         }
     }
 
-    /// Whose requests it makes, where it makes somebody's in particular.
+    /// Returns the owner of its requests, if they have one.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// What it is told of itself.
+    /// Returns its description for the caller.
     pub(crate) fn shown(&self) -> api::Whoami {
         let below = self.below.iter();
         api::Whoami {
@@ -161,7 +162,7 @@ impl Caller {
         Error::new(ErrorKind::PermissionDenied, operation, subject).with("asked by", self)
     }
 
-    /// What people know it by: its owner, or else its token.
+    /// Returns its name for people: its owner, or else its token.
     pub(crate) fn name(&self) -> String {
         match (&self.owner, &self.token) {
             (Some(owner), _) => owner.clone(),
@@ -170,17 +171,17 @@ impl Caller {
         }
     }
 
-    /// Whether what it may holds everywhere.
+    /// Returns whether its rights hold for all owners.
     pub(crate) fn operates(&self) -> bool {
         self.scope == api::Scope::Operate
     }
 
-    /// Whether it may see this user's jobs in the queue: batch systems may keep these from others, and the service sees all.
+    /// Returns whether it may see this user's jobs, which batch systems may hide from others.
     pub(crate) fn sees_jobs_of(&self, user: &str) -> bool {
         self.operates() || self.owner.as_deref() == Some(user)
     }
 
-    /// Makes what is submitted its owner's, whatever was written there.
+    /// Sets the owner and project of a submission, whatever was given.
     pub(crate) fn claim(&self, owner: &mut Option<String>, project: &mut Option<String>) {
         if self.owner.is_some() {
             owner.clone_from(&self.owner);
@@ -190,11 +191,11 @@ impl Caller {
         }
     }
 
-    /// Sees that it may call what it submits so, and makes that name its owner's: each has their own. What jobs ask for has names of its
-    /// own, under which it is asked for once.
+    /// Checks its submission's name, and prefixes it with the owner: each owner has separate names.
+    /// Names of jobs' requests are reserved, because each is requested once under them.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] for a name that is a job's; [`ErrorKind::Invalid`] for what is no name.
+    /// [`ErrorKind::PermissionDenied`] for a job's name; [`ErrorKind::Invalid`] for an invalid one.
     pub(crate) fn name_submission(
         &self,
         submission: &mut Option<String>,
@@ -223,23 +224,23 @@ impl Caller {
         Ok(())
     }
 
-    /// Sees that it may change this request, and have its data.
+    /// Checks that it may change this request and have its data.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it is somebody else's.
+    /// [`ErrorKind::PermissionDenied`] if the request is another owner's.
     pub(crate) fn owns(&self, record: &RequestRecord) -> Result<()> {
         self.stands_for(&record.wishes.owner, || format!("request {}", record.id))
     }
 
-    /// The profiles of the service's user that it may name; an operator may name any.
+    /// Returns the profiles of the service's user that it may name; an operator may name any.
     pub(crate) fn profiles(&self) -> &[String] {
         &self.profiles
     }
 
-    /// Sees that it may change what is this owner's, nobody's in particular where that is empty.
+    /// Checks that it may change things of this owner; an empty owner is nobody in particular.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it is somebody else's.
+    /// [`ErrorKind::PermissionDenied`] if they are another owner's.
     pub(crate) fn stands_for(&self, owner: &str, what: impl FnOnce() -> String) -> Result<()> {
         if self.operates() || self.owner.as_deref() == Some(owner) {
             return Ok(());
@@ -254,11 +255,11 @@ impl Caller {
             .hint("ask its owner, or an operator"))
     }
 
-    /// Sees that a path lies where it may have things moved, and returns where that is: links in what is there of it are followed.
-    /// Blocking.
+    /// Checks that a path lies where it may have data moved, and returns the path with links
+    /// resolved as far as it exists. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it does not.
+    /// [`ErrorKind::PermissionDenied`] if it does not.
     pub(crate) fn reaches(&self, path: &Path) -> Result<PathBuf> {
         let place = std::fs::canonicalize(path).unwrap_or_else(|_| as_far_as_it_is(path));
         let is_plain = place.is_absolute() && !goes_up(&place);
@@ -276,26 +277,27 @@ impl Caller {
             .cause(format!("it is not below {}", places.join(" or "))))
     }
 
-    /// Sees that it may read from an address, with the credentials of this profile. Blocking.
+    /// Checks that it may read from an address with the credentials of this profile. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where it may not; [`ErrorKind::Invalid`] for what is no address.
+    /// [`ErrorKind::PermissionDenied`] if it may not; [`ErrorKind::Invalid`] for a bad address.
     pub(crate) fn reads(&self, address: &str, profile: Option<&str>) -> Result<()> {
         self.opens("read from", address, profile, look::covers)
     }
 
-    /// The same of writing.
+    /// Checks the same for writing.
     ///
     /// # Errors
-    /// As [`Caller::reads`].
+    /// Errors of [`Caller::reads`].
     pub(crate) fn writes(&self, address: &str, profile: Option<&str>) -> Result<()> {
         self.opens("write to", address, profile, look::covers)
     }
 
-    /// Sees that it may open a place of the host that this profile is named after, as FTS has it, below its `url`. Blocking.
+    /// Checks that it may open an address of the host that this profile is named after, as in FTS,
+    /// below its `url`. Blocking.
     ///
     /// # Errors
-    /// As [`Caller::reads`].
+    /// Errors of [`Caller::reads`].
     pub(crate) fn opens_host(&self, verb: &'static str, address: &str, host: &str) -> Result<()> {
         self.opens(verb, address, Some(host), look::covers_host)
     }
@@ -314,9 +316,9 @@ impl Caller {
         let location = Location::parse(address.as_ref())?;
         let cause = match &location {
             Location::Local(path) => return self.reaches(path).map(drop),
-            // Who asks has it themselves, as [`crate::credentials`] says.
+            // The caller has it already, as [`crate::credentials`] explains.
             location if is_own(location) => return Ok(()),
-            // `NAME:path`, which would be a host if there were no profile of that name.
+            // `NAME:path` would be a host if there were no profile of that name.
             Location::Host {
                 user: None, host, ..
             } if may_use(host) => {
@@ -329,14 +331,14 @@ impl Caller {
                 Some(profile) if !may_use(profile) => {
                     format!("it may not use the profile {profile}")
                 }
-                // Its password would go wherever the address says.
+                // The address decides where its password would go.
                 Some(profile) if !covers(profile, location.clone())? => {
                     format!("it is not below the url of the profile {profile}")
                 }
                 Some(_) => return Ok(()),
                 None => "other addresses are opened with a profile that it may use".to_owned(),
             },
-            // With the keys of the service's user, whatever the profile, or by a program.
+            // These use the keys of the service's user, whatever the profile, or a program.
             Location::Sftp { .. } | Location::Host { .. } | Location::Plugin { .. } => {
                 "it may go there only as NAME:path, with a profile that it may use".to_owned()
             }
@@ -348,7 +350,7 @@ impl Caller {
     }
 }
 
-/// All tokens that are good for something.
+/// All valid tokens.
 pub(crate) struct Tokens {
     own: Arc<str>,
     service: Arc<Caller>,
@@ -356,7 +358,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// The service's own, and those that the journal has.
+    /// Returns the service's own token and those of the journal.
     pub(crate) fn new(own: String, given: &[TokenRecord]) -> Self {
         let given = given.iter();
         let given = given.map(|record| (record.hash, Arc::new(Caller::of(record))));
@@ -367,7 +369,7 @@ impl Tokens {
         }
     }
 
-    /// Who shows this; none where nobody was given it, or no longer has it.
+    /// Returns the caller with this token; none if the token is unknown or removed.
     pub(crate) fn caller(&self, shown: &str, now: Timestamp) -> Option<Arc<Caller>> {
         if secrets::same(shown, &self.own) {
             return Some(Arc::clone(&self.service));
@@ -378,7 +380,7 @@ impl Tokens {
         is_good.then(|| Arc::clone(caller))
     }
 
-    /// The profiles that somebody may use with any of their tokens.
+    /// Returns the profiles that a user may use with any of its tokens.
     pub(crate) fn profiles_of(&self, owner: &str, now: Timestamp) -> Vec<String> {
         let given = self.given.read().unwrap_or_else(PoisonError::into_inner);
         let theirs = given.values().filter(|caller| {
@@ -389,31 +391,31 @@ impl Tokens {
         theirs.flat_map(|caller| caller.profiles.clone()).collect()
     }
 
-    /// One was made.
+    /// Adds a new token.
     pub(crate) fn add(&self, record: &TokenRecord) {
         let mut given = self.given.write().unwrap_or_else(PoisonError::into_inner);
         given.insert(record.hash, Arc::new(Caller::of(record)));
     }
 
-    /// One was removed.
+    /// Removes a token.
     pub(crate) fn remove(&self, name: &str) {
         let mut given = self.given.write().unwrap_or_else(PoisonError::into_inner);
         given.retain(|_, caller| caller.token.as_deref() != Some(name));
     }
 }
 
-/// Whether something may be called so.
+/// Returns whether a text is a valid name.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain)
 }
 
-/// Whether a path may name a directory below which things lie.
+/// Returns whether a path may name a directory with entries below.
 pub(crate) fn is_directory(path: &Path) -> bool {
     path.is_absolute() && !goes_up(path) && !path.as_os_str().as_encoded_bytes().contains(&0)
 }
 
-/// Whether a path has `..` in it.
+/// Returns whether a path contains `..`.
 fn goes_up(path: &Path) -> bool {
     path.components().any(|step| step == Component::ParentDir)
 }
@@ -422,10 +424,10 @@ fn hash(shown: &str) -> [u8; 32] {
     *blake3::hash(shown.as_bytes()).as_bytes()
 }
 
-/// A token as somebody wants it, and what is shown of it.
+/// Makes a token as requested, and returns its secret text.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense.
+/// [`ErrorKind::Invalid`] for invalid values.
 pub(crate) fn make(new: &api::NewToken, now: Timestamp) -> Result<(TokenRecord, String)> {
     check(new)?;
     let mut noise = [0; secrets::SECRET_BYTES];
@@ -489,7 +491,7 @@ fn check(new: &api::NewToken) -> Result<()> {
     Ok(())
 }
 
-/// Why a token was not kept.
+/// Returns the error for a token that was not recorded.
 pub(crate) fn not_kept(name: &str) -> Error {
     Error::new(ErrorKind::Conflict, "make", format!("token {name}"))
         .cause(format!("one has that name, or there are {TOKENS_MAX}"))
@@ -567,7 +569,7 @@ mod tests {
             new.below = vec![below.to_str().unwrap().to_owned()];
             Caller::of(&make(&new, NOW).unwrap().0)
         };
-        // Where the directory is reached by a link itself, too.
+        // Also if the directory itself is reached through a link.
         for alice in [caller(root.clone()), caller(folder.path().join("way"))] {
             for good in ["run", "run/later", "run/not/there/yet"] {
                 alice.reaches(&root.join(good)).unwrap();

@@ -1,7 +1,8 @@
-//! The spans of traces that the service makes, and which trace a request belongs to.
+//! Spans of traces that the service makes, and the trace of each request.
 //!
-//! A request belongs to the trace of the call that submitted it, for as long as the service runs: its scan, and each fragment and chunk of
-//! it that is moved, are spans below that call, also those of movers and relays. After a restart each of them is a trace by itself.
+//! A request belongs to the trace of the call that submitted it, for as long as the service runs.
+//! Its scan and each transferred fragment and chunk are spans below that call, also those of movers
+//! and relays. After a restart each of them is a trace of its own.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +15,10 @@ use tracing::{Span, field::Empty, info_span};
 
 use crate::{depots::Depots, hands::Leg};
 
-/// Requests whose trace is known: a hundred bytes each. Of more, the oldest is forgotten.
+/// Requests whose trace is kept: a hundred bytes each. Beyond that the oldest is forgotten.
 const REQUESTS_MAX: usize = 10_000;
 
-/// Which span each request is below, as W3C's Trace Context writes it.
+/// Span above each request, as W3C's Trace Context writes it.
 #[derive(Debug, Default)]
 pub(crate) struct Traced(Mutex<BTreeMap<RequestId, String>>);
 
@@ -26,7 +27,7 @@ impl Traced {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the request came in the span in which this is called.
+    /// Records the current span as that of the request.
     pub(crate) fn begin(&self, request: RequestId) {
         let Some(parent) = traceparent() else {
             return;
@@ -38,7 +39,7 @@ impl Traced {
         }
     }
 
-    /// It is over.
+    /// Forgets an ended request.
     pub(crate) fn forget(&self, request: RequestId) {
         self.known().remove(&request);
     }
@@ -50,14 +51,14 @@ impl Traced {
         span
     }
 
-    /// A look at a source, to know what is in it.
+    /// Starts the span of a scan of a source.
     pub(crate) fn of_scan(&self, request: RequestId) -> Span {
         let span =
             info_span!(target: TARGET, "scan", %request, error = Empty, otel.status_code = Empty);
         self.below(request, span)
     }
 
-    /// A fragment that is sent to a depot, or a chunk that a depot codes.
+    /// Starts the span of a fragment sent to a depot, or of a chunk that a depot codes.
     pub(crate) fn of_send(&self, leg: Leg, depots: &Depots) -> Span {
         let span = info_span!(
             target: TARGET,
@@ -74,7 +75,7 @@ impl Traced {
         self.below(leg.request, span)
     }
 
-    /// A fragment that a depot sends on to another, or a chunk.
+    /// Starts the span of a fragment or chunk that a depot pushes to another.
     pub(crate) fn of_push(&self, from: DepotId, leg: Leg, depots: &Depots) -> Span {
         let span = info_span!(
             target: TARGET,
@@ -91,7 +92,8 @@ impl Traced {
         self.below(leg.request, span)
     }
 
-    /// A chunk that a destination takes from others, or a fragment that a depot makes again.
+    /// Starts the span of a chunk that a destination gathers, or of a fragment that a depot
+    /// rebuilds.
     pub(crate) fn of_gather(&self, leg: Leg, depots: &Depots) -> Span {
         let name = match leg.fragment {
             FragmentIndex::WHOLE => "gather chunk",
@@ -112,7 +114,7 @@ impl Traced {
         self.below(leg.request, span)
     }
 
-    /// A chunk that is brought to a depot near the centre.
+    /// Starts the span of a chunk that goes to a depot near the centre.
     pub(crate) fn of_prestage(
         &self,
         (request, source, chunk): (RequestId, SourceId, ChunkIndex),
@@ -132,7 +134,7 @@ impl Traced {
         self.below(request, span)
     }
 
-    /// A copy to an address, until it has leave for nothing more.
+    /// Starts the span of a copy to an address, until its allowance is used up.
     pub(crate) fn of_copy(&self, request: RequestId, to: &str) -> Span {
         let span = info_span!(
             target: TARGET,
@@ -147,7 +149,7 @@ impl Traced {
         self.below(request, span)
     }
 
-    /// A chunk that is fetched from a source.
+    /// Starts the span of a chunk fetched from a source.
     pub(crate) fn of_fetch(&self, request: RequestId, source: SourceId, chunk: ChunkIndex) -> Span {
         let span = info_span!(
             target: TARGET,
@@ -164,12 +166,12 @@ impl Traced {
     }
 }
 
-/// A plan over time that is solved.
+/// Starts the span of solving a plan over time.
 pub(crate) fn of_plan(number: u64) -> Span {
     info_span!(target: TARGET, "solve plan", plan = number, error = Empty, otel.status_code = Empty)
 }
 
-/// The wait for the lead.
+/// Starts the span of waiting for leadership.
 pub(crate) fn of_lead(holder: &str) -> Span {
     info_span!(target: TARGET, "wait to lead", holder, error = Empty, otel.status_code = Empty)
 }

@@ -1,4 +1,4 @@
-//! Watches how a depot is, and tells the mind what it does not know yet.
+//! Watches the status of a depot, and reports news to the mind.
 
 use std::{
     sync::Arc,
@@ -20,24 +20,25 @@ use crate::{
     enlist,
 };
 
-/// How often a depot is asked how it is doing while something is sent to it or it is down.
+/// Interval of status calls while data is sent to the depot or it is down.
 const POLL_BUSY: Duration = Duration::from_millis(500);
-/// How often where something waits for its load: a load average is that of a minute.
+/// Interval while something waits for its load: a load average covers a minute.
 const POLL_LOAD: Duration = Duration::from_secs(2);
-/// How often else.
+/// Interval otherwise.
 const POLL_IDLE: Duration = Duration::from_secs(10);
-/// Answers in a row that must fail to come before a depot that is merely slow counts as down.
+/// Consecutive unanswered calls after which a depot counts as down rather than slow.
 const SILENCES_MAX: u32 = 3;
-/// A depot that says nothing new is reported again after this long.
+/// Time after which a depot without news is reported again.
 const REPORT_EVERY: Duration = Duration::from_secs(30);
 
-/// Watches one depot until it is no longer in the books.
+/// Watches one depot until it is removed.
 pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
     let (depots, inputs) = (Arc::clone(&centre.depots), centre.inputs.clone());
     let mut told = Told::default();
     loop {
         let answer = depot.ask().await;
-        // Looked up after it was asked: what is no longer in the books, or is there on other terms, says nothing.
+        // Looked up after the answer: a depot that was removed, or has other terms now, reports
+        // nothing.
         let known = depots.get(depot.record.id);
         if !known.is_some_and(|known| Arc::ptr_eq(&known, &depot)) {
             return;
@@ -61,11 +62,12 @@ pub(crate) async fn watch(centre: Arc<Centre>, depot: Arc<Depot>) {
     }
 }
 
-/// What the mind was told of a depot since the start: nothing at first, as anything may have changed before.
+/// Facts of a depot reported to the mind since the start: none at first, as anything may have
+/// changed before.
 #[derive(Debug, Default)]
 struct Told {
     report: Option<(Report, Instant)>,
-    /// The process that it was, where that said so.
+    /// Previous process, if it identified itself.
     instance: Option<String>,
     terms: Option<DepotTerms>,
     drain: Option<Drain>,
@@ -73,21 +75,21 @@ struct Told {
     stores: Option<bool>,
     reserves: Option<bool>,
     round_trip: Option<Duration>,
-    /// Whether something is lent there below a load only; and what was told of that then.
+    /// Set if something is lent there below a load only; with the load reported then.
     heeds_load: bool,
     load: Option<Option<u32>>,
-    /// Times in a row that no answer came, and what had been stored there by the last of them.
+    /// Consecutive unanswered calls, and the bytes stored there by the last one.
     silences: u32,
     stored: Bytes,
 }
 
 impl Told {
-    /// It said how it is: what of that is news.
+    /// Returns the news in a depot's status.
     fn heard(&mut self, depot: &Depot, status: &RelayStatus, now: Instant) -> Vec<Input> {
         self.silences = 0;
         depot.heed(status);
         let id = depot.record.id;
-        // First of all: until its hours are known nothing tells whether it may be used.
+        // First of all: until its hours are known, it is unclear whether it may be used.
         let mut news: Vec<_> = self.lent(depot).into_iter().collect();
         let drain = drain_of(status);
         if self.drain.replace(drain) != Some(drain) {
@@ -115,14 +117,14 @@ impl Told {
         news.extend(self.load(&depot.record, status.load_permille));
         news.extend(self.distance(depot));
         if self.is_another(status) {
-            // Between two answers it was away, and may have lost what it held.
+            // It was away between two answers, and may have lost its data.
             news.extend(self.report(id, Report::Down(Fault::Unreachable), now));
         }
         news.extend(self.report(id, Report::up(&depot.record, status), now));
         news
     }
 
-    /// Whether another process answers than did before.
+    /// Returns whether another process answers than before.
     fn is_another(&mut self, status: &RelayStatus) -> bool {
         let Some(now) = &status.instance else {
             return false;
@@ -131,7 +133,7 @@ impl Told {
         before.is_some_and(|before| before != *now)
     }
 
-    /// On which terms it is lent, where that is news: its owner said other hours, or a clock was put forward or back.
+    /// Returns its terms if they are news: its owner changed the hours, or a clock was changed.
     fn lent(&mut self, depot: &Depot) -> Option<Input> {
         let terms = enlist::terms(depot);
         if self.terms.as_ref() == Some(&terms) {
@@ -141,8 +143,8 @@ impl Told {
         Some(enlist::lent(depot))
     }
 
-    /// How much its machine has to do, where somebody wants to know and it is news. Where only its owner says what is too much,
-    /// that is when it comes to be that, or so much less that it is used again.
+    /// Returns the load of its machine, if it matters and is news. If only its owner sets a limit,
+    /// news is that the load reaches it, or falls enough below it that the depot is used again.
     fn load(&mut self, record: &DepotRecord, load_permille: Option<u32>) -> Option<Input> {
         let bound = record.load_max_permille;
         if !self.heeds_load && bound.is_none() {
@@ -165,7 +167,8 @@ impl Told {
         })
     }
 
-    /// How far it is, where that is news: an eighth less than was told, as only the shortest round trip counts.
+    /// Returns its distance if that is news: an eighth less than reported, as only the shortest
+    /// round trip counts.
     fn distance(&mut self, depot: &Depot) -> Option<Input> {
         let round_trip = depot.client.round_trip()?;
         let told = self.round_trip;
@@ -179,9 +182,9 @@ impl Told {
         })
     }
 
-    /// No answer came, or it refused.
+    /// Handles a status call that failed or was refused.
     fn failed(&mut self, depot: &Depot, error: &Error, now: Instant) -> Vec<Input> {
-        // What stores meanwhile is there: its path is full, and answers wait behind data.
+        // A depot that stores meanwhile is up: its path is full, and answers wait behind data.
         let stored = depot.meter.stored();
         let is_busy = std::mem::replace(&mut self.stored, stored) < stored;
         self.silences = if is_busy { 1 } else { self.silences + 1 };
@@ -202,7 +205,7 @@ impl Told {
         })
     }
 
-    /// How long until it is asked again.
+    /// Returns the pause until the next status call.
     fn pause(&self, depot: &Depot, now: Instant) -> Duration {
         let is_up = matches!(self.report, Some((Report::Up { .. }, _)));
         let idle = is_up && self.silences == 0 && depot.meter.is_idle();
@@ -217,7 +220,7 @@ impl Told {
     }
 }
 
-/// What becomes of what a relay holds that says that it ends.
+/// Returns how data on a relay that announces its end is drained.
 fn drain_of(status: &RelayStatus) -> Drain {
     match status.draining {
         None => Drain::Off,
@@ -226,7 +229,7 @@ fn drain_of(status: &RelayStatus) -> Drain {
     }
 }
 
-/// What a poll says.
+/// Result of a status call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Report {
     Up {
@@ -248,8 +251,9 @@ impl Report {
         }
     }
 
-    /// Free space moves with every fragment, which the mind counts itself: only a move of more
-    /// than a hundredth that it can't know of is worth a line in the journal.
+    /// Returns whether two reports are equivalent. Free space changes with every fragment, which
+    /// the mind counts itself: only an unexpected change of more than a hundredth is worth a line
+    /// in the journal.
     fn says_as_much_as(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -281,7 +285,7 @@ impl Report {
     }
 }
 
-/// Watches all depots that are to be watched until the service ends.
+/// Watches all depots of the queue until the service ends.
 ///
 /// # Errors
 /// None.
@@ -356,9 +360,9 @@ mod tests {
         let hour = |hour: u64| Some(MONDAY + Duration::from_secs(hour * 3600));
         assert_eq!(opens_at(hear(Some(("08-09", 0)))), hour(8));
         assert_eq!(hear(Some(("08-09", 0))), None);
-        // Summer time.
+        // In summer time.
         assert_eq!(opens_at(hear(Some(("08-09", 60)))), hour(7));
-        // What a later relay means is not known, and costs nothing.
+        // Unknown values of a later relay cost nothing.
         assert!(hear(Some(("[8]", 0))).unwrap().is_always());
         let shown = |depot: &Depot| depot.acquaintance(crate::monotonic()).hours;
         assert_eq!(shown(&depot), None);

@@ -1,4 +1,4 @@
-//! What users wish of a request, between the words of the API and those of the mind.
+//! Converts users' wishes for a request between the API and the mind.
 
 use posthaste_api as api;
 use posthaste_core::contract::{Priority, Repair, RequestView, Reserve, Survive, Wishes};
@@ -8,22 +8,22 @@ use posthaste_types::{ByteRate, DepotId};
 
 use crate::driver::Centre;
 
-/// Bytes of the name of a user or project.
+/// Longest name of a user or project, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 fn invalid(what: &str, why: impl ToString) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_string())
 }
 
-/// Reads a priority.
+/// Parses a priority.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what is none.
+/// [`ErrorKind::Invalid`] for an invalid one.
 pub(crate) fn priority(text: &str) -> Result<Priority> {
     text.parse().map_err(|cause| invalid("the priority", cause))
 }
 
-/// What of wishes is not about depots.
+/// Returns the wishes that are not about depots.
 pub(crate) fn plain(wishes: &api::Wishes) -> api::Wishes {
     api::Wishes {
         priority: wishes.priority.clone(),
@@ -34,10 +34,10 @@ pub(crate) fn plain(wishes: &api::Wishes) -> api::Wishes {
     }
 }
 
-/// The wishes as the mind takes them.
+/// Parses the wishes for the mind.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense.
+/// [`ErrorKind::Invalid`] for invalid wishes.
 pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -> Result<Wishes> {
     let forbidden = new.without.iter().map(|name| {
         depot(name).ok_or_else(|| {
@@ -62,7 +62,7 @@ pub(crate) fn read(new: &api::Wishes, depot: impl Fn(&str) -> Option<DepotId>) -
     })
 }
 
-/// When what is lost is made again.
+/// Parses when lost fragments are rebuilt.
 fn repair(name: Option<&str>) -> Result<Repair> {
     match name {
         None | Some("eager") => Ok(Repair::Eager),
@@ -71,17 +71,17 @@ fn repair(name: Option<&str>) -> Result<Repair> {
     }
 }
 
-/// Whether rate is reserved.
+/// Parses whether rate is reserved.
 fn reserve(name: Option<&str>) -> Result<Reserve> {
     let said = name.map(str::parse::<Reserve>).transpose();
     said.map(Option::unwrap_or_default)
         .map_err(|cause| invalid("whether to reserve", cause))
 }
 
-/// Dollars nobody pays for a dataset: more is a slip.
+/// Largest budget in dollars: more is a typo.
 const BUDGET_USD_MAX: f64 = 1e9;
 
-/// The most that it may cost, in millionths of a dollar.
+/// Parses the budget, in millionths of a dollar.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -97,7 +97,7 @@ fn budget(usd: Option<f64>) -> Result<Option<u64>> {
     }
 }
 
-/// The most that may be sent.
+/// Parses the rate limit.
 fn rate(bytes_per_s: Option<u64>) -> Result<Option<ByteRate>> {
     match bytes_per_s {
         Some(0) => Err(invalid(
@@ -147,7 +147,7 @@ fn name(what: &str, name: Option<&str>) -> Result<String> {
     }
 }
 
-/// The wishes as the API shows them: what was left out is left out.
+/// Returns the wishes for the API; unset ones stay unset.
 pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wishes {
     let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let is_normal = wishes.priority == Priority::default();
@@ -170,14 +170,14 @@ pub(crate) fn show(wishes: &Wishes, name: impl Fn(DepotId) -> String) -> api::Wi
         budget_usd: wishes.budget_micro_usd.map(crate::render::usd),
         rate_bytes_per_s_max: wishes.rate_max.map(ByteRate::get),
         reserve: (wishes.reserve != Reserve::Auto).then(|| wishes.reserve.to_string()),
-        // That is no wish of the mind's: whoever shows it fills it in.
+        // Not a wish of the mind's: the view fills it in.
         pin: Vec::new(),
         lent: Vec::new(),
         without: wishes.forbidden.iter().copied().map(name).collect(),
     }
 }
 
-/// What was wished, with the depots it is pinned to.
+/// Returns the wishes, with the pinned depots.
 pub(crate) fn of(
     centre: &Centre,
     view: Option<&RequestView>,

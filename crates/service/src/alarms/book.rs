@@ -1,4 +1,4 @@
-//! Alarms as an operator writes them down: `alarms.toml`.
+//! Alarms as an operator configures them: `alarms.toml`.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use http::Uri;
 use posthaste_endpoint::{Error, ErrorKind, Result, relay::is_loopback};
 use serde::Deserialize;
 
-/// Alarms in one file: each is told by a task of its own.
+/// Alarms in one file: each has a task of its own.
 pub const ALARMS_MAX: usize = 64;
 
 /// Longest file read, in bytes: people write it by hand.
@@ -18,10 +18,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest name of an alarm, in bytes: it names a file.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Recipients of one alarm: more than that is a mailing list's work.
+/// Most recipients of one alarm: a mailing list serves more.
 const RECIPIENTS_MAX: usize = 64;
 
-/// What can be told: each event that a person may have to act on, or that ends what they were told before.
+/// Events for notices: each needs a person's action, or ends what an earlier notice reported.
 pub(super) const EVENTS: [&str; 24] = [
     "admitted",
     "refused",
@@ -49,7 +49,7 @@ pub(super) const EVENTS: [&str; 24] = [
     "depot-emptied",
 ];
 
-/// What is told where nobody says: deadlines in danger and out of it again, and data that is.
+/// Default events: deadlines at risk and no longer at risk, and data at risk.
 const USUAL: [&str; 11] = [
     "refused",
     "at-risk",
@@ -64,17 +64,17 @@ const USUAL: [&str; 11] = [
     "failed",
 ];
 
-/// Somebody who is told.
+/// Alarm with its recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
-    /// What people call it.
+    /// Name of the alarm.
     pub name: String,
-    /// Events that are told, by name.
+    /// Names of the selected events.
     pub(super) on: Vec<String>,
     pub(super) way: Way,
 }
 
-/// How they are told.
+/// Transport of the notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Way {
     Webhook(Webhook),
@@ -82,16 +82,16 @@ pub(super) enum Way {
     Command(Vec<String>),
 }
 
-/// Where a signed request goes.
+/// Destination of signed requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Webhook {
     pub(super) address: Uri,
-    /// The file with what it is signed with.
+    /// File with the signing secret.
     pub(super) secret_file: PathBuf,
     pub(super) ca_file: Option<PathBuf>,
 }
 
-/// Who gets a mail, and through whom.
+/// Recipients of a mail, and its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mail {
     pub(super) to: Vec<String>,
@@ -99,19 +99,19 @@ pub(super) struct Mail {
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) tls: Tls,
-    /// The user, and the file with the password.
+    /// User, and file with the password.
     pub(super) login: Option<(String, PathBuf)>,
     pub(super) ca_file: Option<PathBuf>,
 }
 
-/// What protects a mail on its way to the first server.
+/// Protection of a mail on its way to the first server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tls {
     /// TLS from the first byte.
     Implicit,
     /// TLS after `STARTTLS`, and nothing without.
     Started,
-    /// None: it does not leave this machine, and no password goes with it.
+    /// None: the mail stays on this machine, and no password is sent.
     Off,
 }
 
@@ -138,10 +138,10 @@ struct One {
     command: Option<Vec<String>>,
 }
 
-/// Reads alarms from a TOML file; files they name are relative to it.
+/// Reads alarms from a TOML file. Files that it names are relative to it.
 ///
 /// # Errors
-/// Those of reading; [`ErrorKind::Invalid`] with the one line that is wrong.
+/// Errors of reading; [`ErrorKind::Invalid`] with the line that is wrong.
 pub fn read_alarms(path: &Path) -> Result<Vec<Alarm>> {
     let shown = path.display().to_string();
     let failed = |cause| Error::io("read the alarms in", shown.clone(), cause);
@@ -278,7 +278,7 @@ impl One {
     }
 }
 
-/// Whether it can stand in an SMTP command: servers judge the rest.
+/// Returns whether an address is valid in an SMTP command: servers judge the rest.
 fn is_mailbox(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_graphic() && !"<>()[],;:\\\"".contains(c);
     text.split_once('@').is_some_and(|(user, host)| {
@@ -286,7 +286,7 @@ fn is_mailbox(text: &str) -> bool {
     })
 }
 
-/// What is signed may be read by nobody on the way either.
+/// Returns the URL, which must be encrypted: signed notices are confidential too.
 fn web_address(text: &str) -> Result<Uri, String> {
     let wrong = || format!("`{text}` is no address that begins with https://");
     let address: Uri = text.parse().map_err(|_| wrong())?;
@@ -299,7 +299,7 @@ fn web_address(text: &str) -> Result<Uri, String> {
     }
 }
 
-/// Host, port and protection of `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
+/// Parses host, port and protection of `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
 fn mail_server(text: &str, has_login: bool) -> Result<(String, u16, Tls), String> {
     let wrong = || {
         format!(

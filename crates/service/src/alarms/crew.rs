@@ -1,4 +1,4 @@
-//! All who are told. They may become others while the service runs.
+//! Running alarms, which may be replaced while the service runs.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use tokio::{
 use super::{Alarm, Follower, Teller, Way};
 use crate::{driver::Centre, flatten};
 
-/// Tells all of them, each by itself.
+/// Runs all alarms, each by itself.
 pub(crate) struct Crew {
     centre: Arc<Centre>,
     following: JoinSet<Result<()>>,
@@ -24,10 +24,10 @@ pub(crate) struct Crew {
 type Ended = std::result::Result<(Id, Result<()>), JoinError>;
 
 impl Crew {
-    /// Has these go on where they left.
+    /// Starts these alarms from their marks.
     ///
     /// # Errors
-    /// Those of their marks.
+    /// Errors of their marks.
     pub(crate) fn new(centre: Arc<Centre>, tellers: Vec<Teller>) -> Result<Self> {
         let mut crew = Self {
             centre,
@@ -49,7 +49,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Tells until the service ends; from time to time others.
+    /// Runs until the service ends, replacing alarms as they change.
     ///
     /// # Errors
     /// The journal's, and those of marks.
@@ -65,11 +65,11 @@ impl Crew {
         }
     }
 
-    /// Ends those that are no longer wanted as they are. What one was telling just then is told again, under the same id, where it is
-    /// still wanted.
+    /// Ends alarms that changed or are no longer wanted. A notice that was being sent is sent again
+    /// under the same id if it is still wanted.
     async fn become_others(&mut self, tellers: Vec<Teller>) -> Result<()> {
         let is_same = |known: &Alarm, teller: &Teller| {
-            // Others have secrets that may be new, though they lie in the same files.
+            // Alarms of other kinds have secrets that may be new, though in the same files.
             *known == teller.alarm && matches!(teller.way, Way::Command(_))
         };
         let (same, new): (Vec<_>, Vec<_>) = tellers.into_iter().partition(|teller| {
@@ -86,7 +86,7 @@ impl Crew {
             }
             stays
         });
-        // Their marks are theirs until they have ended.
+        // An ending alarm still uses its mark.
         while !ending.is_empty() {
             let Some(ended) = self.following.join_next_with_id().await else {
                 break;
@@ -101,7 +101,7 @@ impl Crew {
     }
 }
 
-/// One that was ended did nothing wrong.
+/// Flattens the result: an alarm that was ended did not fail.
 fn flat(ended: Ended) -> Result<()> {
     match ended {
         Err(ended) if ended.is_cancelled() => Ok(()),

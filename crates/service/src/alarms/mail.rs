@@ -18,10 +18,11 @@ use super::{
 };
 use crate::secrets;
 
-/// How long a server may take, from the connection to its receipt: some answer only once they have looked for spam.
+/// Longest time that a server may take from the connection to its receipt: some answer only after a
+/// spam check.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server, and whom it is to bring mail to.
+/// Mail server, sender and recipients.
 pub(super) struct Mail {
     of: book::Mail,
     server: SmtpClientBuilder<String>,
@@ -29,7 +30,7 @@ pub(super) struct Mail {
 
 impl Mail {
     /// # Errors
-    /// Those of the files it names.
+    /// Errors of the files that it names.
     pub(super) fn open(of: &book::Mail) -> Result<Self> {
         let config = web_tls(of.tls != Tls::Off, of.ca_file.as_deref())?;
         let mut server = SmtpClientBuilder::new_with_tls_connector(
@@ -40,7 +41,7 @@ impl Mail {
         .implicit_tls(of.tls == Tls::Implicit)
         .timeout(PATIENCE);
         if of.host.contains(':') {
-            // An address of IPv6 stands in brackets before a port.
+            // An IPv6 address stands in brackets before a port.
             server.addr = format!("[{}]:{}", of.host, of.port);
         }
         if let Some((user, file)) = &of.login {
@@ -57,8 +58,8 @@ impl Mail {
     }
 
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`]; [`ErrorKind::Busy`] for a server
-    /// that does not take the mail.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], [`ErrorKind::Unauthenticated`];
+    /// [`ErrorKind::Busy`] for a server that refuses the mail.
     pub(super) async fn tell(&self, notice: &Notice) -> Result<()> {
         let send = async {
             match self.of.tls {
@@ -84,11 +85,11 @@ impl Mail {
             .to(self.of.to.iter().map(String::as_str).collect::<Vec<_>>())
             .subject(notice.subject())
             .message_id(format!("{}@{host}", notice.id))
-            // Nobody's absence is told to a program (RFC 3834).
+            // Suppresses out-of-office replies (RFC 3834).
             .header("Auto-Submitted", Raw::new("auto-generated"))
             .text_body(notice.body());
         client.send(message).await?;
-        // It has the mail: how it says good-bye changes nothing.
+        // The server has accepted the mail: its goodbye does not matter.
         let _ = client.quit().await;
         Ok(())
     }

@@ -1,28 +1,28 @@
-//! How far an alarm has told what happened, on disk.
+//! Position of an alarm in the events, on disk.
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
 
 use crate::{secrets, store::Store};
 
-/// Events that are passed over before the mark is written though nothing was told: they are read again after a crash.
+/// Events passed without a notice before the mark is written: after a crash they are read again.
 const UNWRITTEN_MAX: u64 = 4096;
 
-/// The place of one alarm in the journal's events.
+/// Position of one alarm in the journal's events.
 #[derive(Debug)]
 pub(super) struct Mark {
     name: String,
-    /// Makes ids of what is told those of this alarm of this service alone.
+    /// Makes the ids of notices unique to this alarm of this service.
     key: String,
     seq: u64,
     written: u64,
 }
 
 impl Mark {
-    /// Where the alarm left; one that is new begins with what happens from now on. No mark is ahead of the journal, as one may be
-    /// that lies beside a journal from a backup.
+    /// Opens the mark; a new alarm begins with the next event. A mark ahead of the journal, as
+    /// after restoring a backup, is set back.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for a mark that is none; the journal's and the operating system's.
+    /// [`ErrorKind::Corrupt`] for an invalid mark; the journal's and the operating system's.
     pub(super) fn open(store: &Store, name: &str) -> Result<Self> {
         let newest = store.journal(|journal| journal.newest_event())?;
         if let Some(text) = store.mark(name)? {
@@ -56,27 +56,27 @@ impl Mark {
         Ok(mark)
     }
 
-    /// The last event that is done with.
+    /// Returns the last event that is done.
     pub(super) fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// What the event is called to whoever is told.
+    /// Returns the id of an event for the recipient.
     pub(super) fn id_of(&self, seq: u64) -> String {
         format!("{}-{seq}", self.key)
     }
 
-    /// The event is done with: it is not told again.
+    /// Marks the event as done: no notice follows.
     pub(super) fn pass(&mut self, seq: u64) {
         self.seq = seq;
     }
 
-    /// Whether it is time to write it, though nothing was told.
+    /// Returns whether the mark should be written although no notice was sent.
     pub(super) fn is_far_ahead(&self) -> bool {
         self.seq - self.written >= UNWRITTEN_MAX
     }
 
-    /// Durable when this returns.
+    /// Writes the mark, durably.
     ///
     /// # Errors
     /// The operating system's.

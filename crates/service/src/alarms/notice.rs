@@ -1,20 +1,20 @@
-//! What is told: an event and the request it is about, for programs and for people.
+//! Notices: an event and its request, for programs and for people.
 
 use posthaste_api as api;
 use serde_json::json;
 
-/// What one alarm is told of one event.
+/// Notice of one event to one alarm.
 #[derive(Debug, Clone)]
 pub(super) struct Notice {
-    /// The same however often it is told: who hears it twice can know.
+    /// Same id on every delivery, so that a recipient can detect repeats.
     pub(super) id: String,
     pub(super) event: api::Event,
-    /// How the request stands that it is about, where it is about one.
+    /// State of the event's request, if it has one.
     pub(super) request: Option<api::Request>,
 }
 
 impl Notice {
-    /// For programs: the type, the time and the data, as Standard Webhooks recommends.
+    /// Returns the JSON for programs: type, time and data, as Standard Webhooks recommends.
     pub(super) fn json(&self) -> String {
         let told = json!({
             "type": self.event.name,
@@ -24,7 +24,7 @@ impl Notice {
         told.to_string()
     }
 
-    /// What happened to what, on one line.
+    /// Returns the event and its request in one line.
     pub(super) fn subject(&self) -> String {
         let event = &self.event;
         let about =
@@ -34,7 +34,7 @@ impl Notice {
         one_line(&words.join(" "))
     }
 
-    /// The same for people, with what they need to act on it.
+    /// Returns the event for people, with the facts needed to act.
     pub(super) fn body(&self) -> String {
         let event = &self.event;
         let mut lines = vec![self.subject(), format!("at {}", event.at)];
@@ -50,7 +50,7 @@ impl Notice {
     }
 }
 
-/// What a request is and how it stands.
+/// Describes a request and its state.
 fn about(request: &api::Request) -> Vec<String> {
     let (bytes, files) = (posthaste_types::Bytes::new(request.bytes), request.files);
     let mut lines = vec![
@@ -71,7 +71,7 @@ fn about(request: &api::Request) -> Vec<String> {
     lines
 }
 
-/// Names of files may hold anything; what they are told in is lines.
+/// Replaces line breaks: names of files may contain any, and notices consist of lines.
 fn one_line(text: &str) -> String {
     text.replace(posthaste_types::is_obeyed, " ")
 }

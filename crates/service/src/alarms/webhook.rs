@@ -1,4 +1,4 @@
-//! Signed requests, as [Standard Webhooks](https://www.standardwebhooks.com/) has them.
+//! Signed requests, by [Standard Webhooks](https://www.standardwebhooks.com/).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::{book, notice::Notice};
 use crate::secrets;
 
-/// How long a receiver may think, as Standard Webhooks recommends.
+/// Longest response time of a receiver, as Standard Webhooks recommends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Bytes of a secret, as Standard Webhooks bounds them.
@@ -26,7 +26,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// Longest pause that a receiver may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(900);
 
-/// A receiver of signed requests.
+/// Receiver of signed requests.
 pub(super) struct Webhook {
     address: Uri,
     key: hmac::Key,
@@ -35,7 +35,7 @@ pub(super) struct Webhook {
 
 impl Webhook {
     /// # Errors
-    /// Those of the files it names, and [`ErrorKind::Invalid`] for a secret that is none.
+    /// Errors of the files that it names, and [`ErrorKind::Invalid`] for an invalid secret.
     pub(super) fn open(of: &book::Webhook) -> Result<Self> {
         let is_secure = of.address.scheme_str() == Some("https");
         let tls = web_tls(is_secure, of.ca_file.as_deref())?;
@@ -49,7 +49,7 @@ impl Webhook {
         Ok(Self {
             address: of.address.clone(),
             key,
-            // An alarm is rare: no connection would live until the next.
+            // Alarms are rare: no connection would live until the next.
             client: Client::builder(TokioExecutor::new())
                 .pool_max_idle_per_host(0)
                 .build(web_connector(tls, PATIENCE)),
@@ -96,14 +96,14 @@ impl Webhook {
         })
     }
 
-    /// An address may hold what only its owner should know: its host is enough.
+    /// Returns an error that names only the host: an address may contain secrets.
     fn fail(&self, kind: ErrorKind) -> Error {
         let host = self.address.host().unwrap_or_default();
         Error::new(kind, "tell", format!("the webhook at {host}")).at(Locus::Destination)
     }
 }
 
-/// The key in the text of a secret: base64, behind `whsec_` or not.
+/// Returns the key in a secret's text: base64, with or without `whsec_`.
 fn read_key(text: &str) -> Option<hmac::Key> {
     let bytes = BASE64_STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text));
     let bytes = bytes
@@ -112,7 +112,7 @@ fn read_key(text: &str) -> Option<hmac::Key> {
     Some(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
 }
 
-/// The signature of an id, a time in seconds and a body.
+/// Signs an id, a time in seconds and a body.
 fn sign(key: &hmac::Key, of: [&str; 3]) -> String {
     let tag = hmac::sign(key, of.join(".").as_bytes());
     format!("v1,{}", BASE64_STANDARD.encode(tag))
@@ -122,7 +122,7 @@ fn sign(key: &hmac::Key, of: [&str; 3]) -> String {
 mod tests {
     use super::*;
 
-    /// The example of Standard Webhooks' own documents and libraries.
+    /// Uses the example of Standard Webhooks' own documents and libraries.
     #[test]
     fn it_signs_as_everybody_does() {
         let key = read_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

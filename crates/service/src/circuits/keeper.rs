@@ -1,7 +1,7 @@
-//! One reservation, from the command until it is over.
+//! Keeps one reservation, from the command until its end.
 //!
-//! A call to a provider is never dropped: it may have been heard. Each ends within the provider's patience, and only then
-//! what is wished meanwhile is looked at.
+//! A call to a provider is never dropped, since the provider may have received it. Each call ends
+//! within the provider's patience, and only then new wishes are read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,27 +17,27 @@ use tokio::{
 use super::{Circuits, Seller};
 use crate::driver::Arrival;
 
-/// How long to wait after the first of some errors in a row; twice as long after each further one…
+/// Pause after the first of some errors in a row; it doubles after each further one…
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// …up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How often is asked how one stands that should come up or end now,
+/// Interval of status checks while it should come up or end now,
 const LOOK_SOON: Duration = Duration::from_secs(1);
 /// that is up,
 const LOOK_UP: Duration = Duration::from_secs(10);
 /// that begins much later.
 const LOOK_EARLY: Duration = Duration::from_secs(60);
-/// What ends so much before its time has failed: clocks differ by less.
+/// A reservation that ends earlier than its time by this much has failed: clocks differ by less.
 const EARLY: Duration = Duration::from_secs(60);
-/// Tries to give back one: more than an hour of them. Then the sweep does it, or its own end.
+/// Attempts to release one: more than an hour of them. Then the sweep releases it, or it expires.
 const RETURNS_MAX: u32 = 80;
 
-/// What the mind wishes of a reservation.
+/// State that the mind wishes of a reservation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wish {
-    /// Another rate and end.
+    /// Other rate and end.
     to: Option<(ByteRate, Timestamp)>,
-    /// Changes that were wished so far.
+    /// Number of wished changes so far.
     changes: u32,
     is_returned: bool,
 }
@@ -53,7 +53,7 @@ impl Wish {
     }
 }
 
-/// Waits ever longer while something fails, and says once that it does.
+/// Pauses that grow while something fails, which is logged once.
 #[derive(Debug, Default)]
 struct Pauses {
     failures: u32,
@@ -74,7 +74,7 @@ impl Pauses {
     }
 }
 
-/// Why asking the same again can't help; none where it may.
+/// Returns why a retry can't help; none if it may.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest is asked again"
@@ -93,11 +93,11 @@ fn is_final(error: &Error) -> bool {
     obstacle_of(error).is_some()
 }
 
-/// Keeps one reservation.
+/// Keeper of one reservation.
 pub(super) struct Keeper {
     pub(super) reservation: ReservationId,
     pub(super) circuits: Arc<Circuits>,
-    /// Where it is asked for; where it may be, for one that is only to be given back.
+    /// Provider to ask; all candidates for a reservation that is only to be released.
     pub(super) sellers: Vec<Arc<Seller>>,
     pub(super) terms: Terms,
     pub(super) wishes: watch::Receiver<Wish>,
@@ -105,7 +105,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Asks for it, looks after it, and says what becomes of it.
+    /// Makes the reservation, keeps it, and reports its end.
     pub(super) async fn keep(mut self) {
         let last = match self.acquire().await {
             Ok((seller, id)) => {
@@ -126,7 +126,7 @@ impl Keeper {
         let _ = self.inputs.send(Arrival::bare(input)).await;
     }
 
-    /// Waits so long, or until something else is wished.
+    /// Waits that long, or until the wish changes.
     async fn wait(&mut self, span: Duration) {
         tokio::select! {
             Ok(()) = self.wishes.changed() => {}
@@ -134,7 +134,8 @@ impl Keeper {
         }
     }
 
-    /// Asks until there is an answer, or it is to be given back. Without a reservation, what the mind is told.
+    /// Asks until there is an answer or the reservation is to be released. Without a reservation,
+    /// returns the news for the mind.
     async fn acquire(&mut self) -> Result<(Arc<Seller>, Id), News> {
         let mut pauses = Pauses::default();
         loop {
@@ -166,7 +167,7 @@ impl Keeper {
         }
     }
 
-    /// Holds and commits it, or takes up what is there under its key.
+    /// Holds and commits it, or adopts the reservation under its key.
     async fn ask(&self, seller: &Seller) -> Result<Answer<Id>> {
         let ask = Ask {
             key: self.circuits.key(self.reservation),
@@ -183,7 +184,7 @@ impl Keeper {
             Err(error) => is_final(error),
         };
         if is_lost {
-            // Where this fails too the hold expires, and the sweep looks after it.
+            // If this fails too, the hold expires and the sweep finds it.
             let _ = seller.provider.release(&held.id).await;
         }
         Ok(match answer? {
@@ -192,7 +193,8 @@ impl Keeper {
         })
     }
 
-    /// Looks how it stands, and changes it as wished, until it ends; gives what the mind is told last.
+    /// Watches the reservation and changes it as wished until it ends. Returns the last news for
+    /// the mind.
     async fn attend(&mut self, seller: &Seller, id: &Id) -> News {
         let (mut pauses, mut changed) = (Pauses::default(), 0);
         let mut was_up = None;
@@ -218,7 +220,7 @@ impl Keeper {
             let pause = match looked {
                 Ok(Stand::Ended(news)) => {
                     if news == News::Failed {
-                        // It carries nothing: whether that is heard is no matter.
+                        // The reservation carries nothing: a lost call does no harm.
                         let _ = seller.provider.release(id).await;
                     }
                     return news;
@@ -241,7 +243,7 @@ impl Keeper {
         }
     }
 
-    /// How it stands.
+    /// Returns its state.
     async fn look(&self, seller: &Seller, id: &Id) -> Result<Stand> {
         let is_due = self.circuits.clock.now() + EARLY >= self.terms.until;
         let gone = match is_due {
@@ -265,7 +267,7 @@ impl Keeper {
         })
     }
 
-    /// When to look again.
+    /// Returns the pause until the next look.
     fn next_look(&self, is_up: bool) -> Duration {
         let now = self.circuits.clock.now();
         let (event, most) = match is_up {
@@ -275,7 +277,7 @@ impl Keeper {
         event.since(now).clamp(LOOK_SOON, most)
     }
 
-    /// Asks for another rate or end; gives what the mind is told about it.
+    /// Asks for another rate or end, and returns the news for the mind.
     async fn change(
         &mut self,
         seller: &Seller,
@@ -297,7 +299,7 @@ impl Keeper {
                 tracing::warn!(reservation = %self.reservation, "{error}");
                 false
             }
-            // The look that comes now says what became of it.
+            // The next look shows its end.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -308,7 +310,8 @@ impl Keeper {
         Ok(Some(News::Changed))
     }
 
-    /// Gives it back, however often that must be said; where its name is not known, what is there under its key.
+    /// Releases the reservation, with as many attempts as needed; if its id is unknown, the one
+    /// under its key.
     async fn give_back(&self, known: Option<(&Seller, &Id)>) -> News {
         let mut pauses = Pauses::default();
         for _ in 0..RETURNS_MAX {
@@ -339,10 +342,10 @@ impl Keeper {
     }
 }
 
-/// How a reservation stands at its provider.
+/// State of a reservation at its provider.
 #[derive(Debug, Clone, Copy)]
 enum Stand {
-    /// Data does not go over it.
+    /// Not carrying data.
     Waits,
     Up,
     Ended(News),

@@ -1,4 +1,4 @@
-//! Which circuits the mind may ask for, and what they lead to.
+//! Offers circuits to the mind, with the depots that they lead to.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,13 +15,13 @@ use crate::{
     driver::Centre,
 };
 
-/// Tells the mind which circuits lead to depots in the books, and on which terms, where that is new. To be called when
-/// depots were added or removed too.
+/// Tells the mind which circuits lead to registered depots, and their terms, if that changed.
+/// Called also when depots are added or removed.
 ///
 /// # Errors
-/// [`ErrorKind::Cancelled`](posthaste_endpoint::ErrorKind::Cancelled) when the service is ending.
+/// [`ErrorKind::Cancelled`](posthaste_endpoint::ErrorKind::Cancelled) if the service is ending.
 pub(crate) async fn offer(centre: &Centre) -> Result<()> {
-    // Held until all is said: what was looked at last is said last.
+    // Held until everything is reported, so that the last look is reported last.
     let mut told = centre.circuits.told.lock().await;
     let mut offered = BTreeMap::new();
     for (id, seller) in &centre.circuits.sellers {
@@ -47,15 +47,15 @@ pub(crate) async fn offer(centre: &Centre) -> Result<()> {
     Ok(())
 }
 
-/// The depots in the books that a circuit leads to.
+/// Returns the registered depots that a circuit leads to.
 fn ends(seller: &Seller, depots: &Depots, gateways: &Gateways) -> Vec<Arc<Depot>> {
     let mut led = depots.all();
     led.retain(|depot| leads_to(seller, depot, gateways));
     led
 }
 
-/// The ways to these depots that lie on a circuit, where not all do: those through a gateway it names, or through any where it
-/// names none.
+/// Returns the ways to these depots that lie on a circuit, unless all do: those through a gateway
+/// it names, or through any if it names none.
 fn ways(seller: &Seller, depots: &[Arc<Depot>]) -> Vec<String> {
     if !seller.is_by_name_only() {
         return Vec::new();
@@ -67,7 +67,7 @@ fn ways(seller: &Seller, depots: &[Arc<Depot>]) -> Vec<String> {
     let (mut on_it, mut through_any) = (BTreeSet::new(), BTreeSet::new());
     for depot in depots {
         let mut ways = depot.client.ways();
-        // The last one is the straight one.
+        // The last way is the direct one.
         ways.pop();
         on_it.extend(ways.iter().filter(|way| named(way)).cloned());
         through_any.extend(ways);
@@ -76,8 +76,8 @@ fn ways(seller: &Seller, depots: &[Arc<Depot>]) -> Vec<String> {
     chosen.into_iter().collect()
 }
 
-/// Whether it names the depot, or a gateway that leads to it. Where only streams through gateways belong to what is
-/// reserved, there must be one.
+/// Returns whether it names the depot, or a gateway that leads to it. If only streams through
+/// gateways use the reservation, there must be one.
 fn leads_to(seller: &Seller, depot: &Arc<Depot>, gateways: &Gateways) -> bool {
     if seller.is_by_name_only() && depot.client.ways().len() < 2 {
         return false;
@@ -87,7 +87,7 @@ fn leads_to(seller: &Seller, depot: &Arc<Depot>, gateways: &Gateways) -> bool {
     names.any(|name| *name == depot.record.name || gateways.leads_to_relay(name, address))
 }
 
-/// The terms of a circuit that leads to these depots, and on which these ways lie.
+/// Returns the terms of a circuit that leads to these depots, with the ways that lie on it.
 pub(super) fn terms(seller: &Seller, depots: Vec<DepotId>, ways: Vec<String>) -> CircuitTerms {
     let can = seller.provider.capabilities();
     CircuitTerms {

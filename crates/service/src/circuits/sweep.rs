@@ -1,4 +1,4 @@
-//! What providers keep for us that the mind does not know.
+//! Finds reservations that providers keep for us and the mind does not know.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -8,14 +8,15 @@ use posthaste_types::ReservationId;
 use super::Seller;
 use crate::driver::Centre;
 
-/// How often each provider is asked what it keeps for us. What was not given back in time stays reserved so much longer.
+/// Interval of asking each provider for our reservations. One that was not released in time stays
+/// reserved that much longer.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// Gives back what providers keep under our keys and the mind does not know, now and again: what was asked for and
-/// answered when nobody listened any more.
+/// Releases from time to time what providers keep under our keys and the mind does not know:
+/// reservations granted when nobody listened any more.
 ///
 /// # Errors
-/// None: what fails is said and tried again.
+/// None: failures are logged and retried.
 pub(crate) async fn sweep_all(centre: Arc<Centre>) -> Result<()> {
     loop {
         for seller in centre.circuits.sellers.values() {
@@ -29,7 +30,8 @@ pub(crate) async fn sweep_all(centre: Arc<Centre>) -> Result<()> {
 
 async fn sweep(centre: &Centre, seller: &Seller) -> Result<()> {
     let kept = seller.provider.list().await?;
-    // Looked at after the question: what was held by then was commanded, and the mind knew it, before.
+    // Read after the question: reservations held by then were commanded before, and the mind knew
+    // them.
     let all = centre.mind().reservations().into_iter();
     let known: BTreeSet<ReservationId> = all.map(|held| held.reservation).collect();
     for status in kept {

@@ -1,5 +1,6 @@
-//! Addresses with a signature. What follows `?` in one opens what it names for whoever has it, so it is sealed before the address is
-//! written down: `https://host/file?~sealed-…` is what journal, audit and log have, and what is shown is `https://host/file?…`.
+//! Seals signatures in addresses. The query after `?` opens the named file for anyone who has it,
+//! so it is sealed before the address is recorded. Journal, audit and log have
+//! `https://host/file?~sealed-…`, and users see `https://host/file?…`.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use posthaste_endpoint::{Error, ErrorKind, Result, SEALED, shown_address, shown_sealed};
@@ -9,7 +10,7 @@ use super::keys::Keys;
 /// Seals what follows `?` in an address of the web, where nobody did yet. The same address is sealed to the same text.
 ///
 /// # Errors
-/// Those of making a key, the first time.
+/// Errors of making a key, the first time.
 pub(super) fn seal(keys: &mut Keys, owner: &str, address: &mut String) -> Result<()> {
     let Some((place, query)) = query_of(address) else {
         return Ok(());
@@ -25,7 +26,7 @@ pub(super) fn seal(keys: &mut Keys, owner: &str, address: &mut String) -> Result
     Ok(())
 }
 
-/// What stands before and after `?` in what is written as an address of a web or WebDAV server, also as one that is then refused.
+/// Splits an address of a web or WebDAV server at `?`, also one that is then refused.
 pub(crate) fn query_of(address: &str) -> Option<(&str, &str)> {
     let (scheme, _) = address.split_once("://")?;
     let web = ["http", "https", "webdav", "webdavs", "dav", "davs"];
@@ -33,10 +34,10 @@ pub(crate) fn query_of(address: &str) -> Option<(&str, &str)> {
     address.split_once('?').filter(|_| is_of_web)
 }
 
-/// The address as it was given.
+/// Returns the original address.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] where it was sealed for somebody else, or with another key.
+/// [`ErrorKind::Invalid`] if it was sealed for another owner, or with another key.
 pub(super) fn open(keys: &Keys, owner: &str, address: &str) -> Result<String> {
     let Some((place, sealed)) = split(address) else {
         return Ok(address.to_owned());
@@ -52,7 +53,7 @@ pub(super) fn open(keys: &Keys, owner: &str, address: &str) -> Result<String> {
     Ok(format!("{place}?{query}"))
 }
 
-/// A text with addresses in it as it may be shown to anybody.
+/// Returns a text with its addresses in the form that anybody may see.
 pub(crate) fn shown(text: &str) -> String {
     shown_sealed(text).into_owned()
 }

@@ -1,7 +1,9 @@
-//! The key under which credentials are kept: AES-256-GCM, a random nonce for each, and whose it is by which name as associated data.
+//! Key that encrypts credentials: AES-256-GCM, with a random nonce for each, and owner and name as
+//! associated data.
 //!
-//! The file has a key a line. What is sealed is sealed under the first, what opens under any is opened. So a key is changed without a
-//! moment at which what is kept can't be read: the new one is written before the old one, all is sealed anew, and the old one goes.
+//! The file has one key a line. The first key seals, any key opens. So a key is changed without a
+//! moment at which credentials can't be read: the new key is written before the old one, everything
+//! is sealed anew, and the old key is removed.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +17,23 @@ use ring::{
 use crate::{secrets, store::sync_parent};
 
 const KEY_BYTES: usize = 32;
-/// Keys that a file may have: one, and during a change two.
+/// Keys of a file: one, and during a change two. This bounds unfinished changes.
 const KEYS_MAX: usize = 8;
-/// What is sealed begins with this: another form gets another number.
+/// First byte of sealed data: another form gets another number.
 const FORM: u8 = 1;
 
-/// The keys of a file, the one that seals first; none before the first credential.
+/// Keys of a file, the sealing one first; none before the first credential.
 pub(super) struct Keys {
     file: PathBuf,
     keys: Vec<[u8; KEY_BYTES]>,
 }
 
 impl Keys {
-    /// Reads them where they are.
+    /// Reads the keys; a missing file has none.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where others can read the file, [`ErrorKind::Invalid`] for one that holds something else; the
-    /// operating system's.
+    /// [`ErrorKind::PermissionDenied`] if others can read the file, [`ErrorKind::Invalid`] if it
+    /// holds something else; the operating system's.
     pub(super) fn read(file: &Path) -> Result<Self> {
         let text = match secrets::read_private(file) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -68,10 +70,10 @@ impl Keys {
         !self.keys.is_empty()
     }
 
-    /// Makes a new one, with which is sealed from now on; those that are there stay. It is durable when this returns.
+    /// Makes a new key that seals from now on; the others stay. It is durable when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where as many changes before did not come to their end; the operating system's.
+    /// [`ErrorKind::Conflict`] if too many earlier changes did not finish; the operating system's.
     pub(super) fn renew(&mut self) -> Result<()> {
         if self.keys.len() >= KEYS_MAX {
             let shown = self.file.display().to_string();
@@ -86,7 +88,7 @@ impl Keys {
         self.write(keys)
     }
 
-    /// Forgets all but the one that seals.
+    /// Removes all keys but the sealing one.
     ///
     /// # Errors
     /// The operating system's.
@@ -103,10 +105,10 @@ impl Keys {
         Ok(())
     }
 
-    /// Encrypts a text that is somebody's by this name.
+    /// Encrypts a text of an owner under a name.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`] where there is no key or no randomness.
+    /// [`ErrorKind::Other`] if there is no key or no randomness.
     pub(super) fn seal(&self, whose: (&str, &str), text: &[u8]) -> Result<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new()
@@ -115,11 +117,11 @@ impl Keys {
         self.seal_with(nonce, whose, text)
     }
 
-    /// As [`Keys::seal`], so that the same text is sealed to the same bytes, as who submits it again needs. The nonce follows from all that
-    /// is sealed: none is used for two texts.
+    /// Seals as [`Keys::seal`], but equal texts give equal bytes, as a repeated submission needs.
+    /// The nonce derives from all sealed data, so no nonce is used for two texts.
     ///
     /// # Errors
-    /// As [`Keys::seal`].
+    /// Errors of [`Keys::seal`].
     pub(super) fn seal_alike(&self, whose: (&str, &str), text: &[u8]) -> Result<Vec<u8>> {
         let key = self.keys.first().ok_or_else(no_noise)?;
         let key = blake3::derive_key("posthaste 2026-11-29 nonces of sealed addresses", key);
@@ -148,7 +150,8 @@ impl Keys {
         Ok([&[FORM][..], &nonce, &bytes].concat())
     }
 
-    /// Opens what was sealed for this owner and name; none where that was with another key, or for others.
+    /// Opens a text sealed for this owner and name; none if it was sealed with another key, or for
+    /// others.
     pub(super) fn open(&self, (owner, name): (&str, &str), sealed: &[u8]) -> Option<Vec<u8>> {
         let (&form, rest) = sealed.split_first()?;
         let (nonce, rest) = rest.split_at_checked(NONCE_LEN)?;
@@ -170,7 +173,7 @@ fn cipher(key: &[u8; KEY_BYTES]) -> Result<LessSafeKey> {
     Ok(LessSafeKey::new(key))
 }
 
-/// What is bound to a sealed text. No owner and no name has a zero in it.
+/// Returns the data bound to a sealed text. No owner and no name has a zero in it.
 fn bound(owner: &str, name: &str) -> Vec<u8> {
     format!("posthaste credential\0{owner}\0{name}").into_bytes()
 }
@@ -219,7 +222,7 @@ mod tests {
         keys.renew().unwrap();
         let before = keys.seal(MINE, b"secret").unwrap();
         keys.renew().unwrap();
-        // As after a crash in between.
+        // State after a crash in between.
         let mut keys = Keys::read(&file).unwrap();
         let after = keys.seal(MINE, b"secret").unwrap();
         for sealed in [&before, &after] {

@@ -1,9 +1,9 @@
-//! What went wrong, as the mind knows it.
+//! Converts errors to faults of the mind.
 
 use posthaste_core::contract::Fault;
 use posthaste_endpoint::{Error, ErrorKind, Locus};
 
-/// What the mind needs to know of an error of the hands.
+/// Returns the fault for an error of the hands.
 pub(crate) fn fault_of(error: &Error) -> Fault {
     if error.locus() == Locus::Source {
         return fault_of_source(error.kind());
@@ -11,7 +11,7 @@ pub(crate) fn fault_of(error: &Error) -> Fault {
     fault_of_kind(error.kind())
 }
 
-/// The same of an error at a source.
+/// Returns the fault for an error at a source.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "ErrorKind may grow; the rest may pass"
@@ -28,7 +28,7 @@ pub(crate) fn fault_of_source(kind: ErrorKind) -> Fault {
     }
 }
 
-/// The same where what is kept here of a request can't be used, or its source: no depot has a part in that.
+/// Returns the fault for an unusable source or record of a request here: no depot caused it.
 pub(crate) fn fault_of_ours(error: &Error) -> Fault {
     match error.locus() == Locus::Source {
         true => fault_of_source(error.kind()),
@@ -36,8 +36,8 @@ pub(crate) fn fault_of_ours(error: &Error) -> Fault {
     }
 }
 
-/// The same of one depot that was to send on to another: no source has a part in that, but the depot may
-/// no longer hold what it was to send.
+/// Returns the fault for a depot that was to push to another. No source caused it, but the depot
+/// may no longer hold the fragment.
 pub(crate) fn fault_of_forward(error: &Error) -> Fault {
     if error.locus() == Locus::Source && error.kind() == ErrorKind::NotFound {
         Fault::SourceVanished

@@ -1,4 +1,4 @@
-//! Depots by the names that people give.
+//! Finds depots by the names that people use.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use posthaste_endpoint::{Error, ErrorKind, Result, meant};
 use super::{Depot, Depots};
 
 impl Depots {
-    /// The depot of that name, or that listens there, as papers name it: `host:port`.
+    /// Returns the depot of that name or listening address, as documents name it: `host:port`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] with the name that was meant, perhaps, where there is none.
+    /// [`ErrorKind::NotFound`] with the name that was probably meant.
     pub(crate) fn known(&self, operation: &'static str, name: &str) -> Result<Arc<Depot>> {
         let found = self.named(name).or_else(|| self.listening_at(name));
         found.ok_or_else(|| self.unknown(operation, name))

@@ -1,7 +1,7 @@
-//! All requests at a glance, for whoever watches the whole service: how many stand where, and which press most.
+//! Overview of all requests: how many are in each state, and the most urgent ones.
 //!
-//! That is two looks at every request, so it is taken once for all who ask, and rarely: of a hundred thousand each look takes some
-//! 60 ms, during which nothing is decided.
+//! Each look scans every request twice, so all callers share one, and it is rare: of a hundred
+//! thousand requests each scan takes some 60 ms, during which nothing is decided.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -14,32 +14,34 @@ use posthaste_types::{RequestId, Timestamp};
 use super::Centre;
 use crate::monotonic;
 
-/// How old a glance may be at least before another one is taken.
+/// Least age of an overview before another one is made.
 const AGE_MIN: Duration = Duration::from_secs(1);
-/// And how many times as old as it took to take it: deciding waits for one part in so many of the time at most.
+/// Least age in multiples of the time an overview takes: decisions wait for this fraction of the
+/// time at most.
 const AGE_PER_COST: u32 = 50;
 
-/// How all requests stood a short while ago.
+/// Recent overview of all requests.
 pub(crate) struct Glance {
-    /// When.
+    /// Time of the overview.
     pub(crate) as_of: Timestamp,
     pub(crate) tally: Tally,
-    /// Those under way, the one with the least slack first.
+    /// Requests under way, by least slack.
     pub(crate) pressing: Vec<RequestId>,
 }
 
-/// A glance, until when it is good.
+/// Overview with its expiry.
 struct Kept {
     glance: Arc<Glance>,
     good_until: Instant,
 }
 
-/// The last glance that was taken.
+/// Last overview.
 #[derive(Default)]
 pub(crate) struct Glances(Mutex<Option<Kept>>);
 
 impl Glances {
-    /// How all requests stand, or stood a short while ago. Who asks while it is being taken waits for it.
+    /// Returns the current or a recent overview of all requests. Callers that ask while one is
+    /// being made wait for it.
     pub(crate) fn take(&self, centre: &Centre) -> Arc<Glance> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = monotonic();
@@ -47,7 +49,7 @@ impl Glances {
             return Arc::clone(&kept.glance);
         }
         let as_of = centre.clock.now();
-        // What waits is decided between the two.
+        // Waiting inputs are decided between the two scans.
         let tally = centre.mind().tally();
         let pressing = centre.mind().pressing();
         let glance = Arc::new(Glance {

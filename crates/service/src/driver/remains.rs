@@ -2,7 +2,7 @@ use posthaste_core::contract::Happening;
 
 use crate::store::Remains;
 
-/// What remains of a request, when this is its end.
+/// Returns what remains of a request, if this event is its end.
 pub(super) fn remains_of(happening: &Happening) -> Option<Remains> {
     match happening {
         Happening::Released | Happening::Purged => Some(Remains::Envelope),

@@ -1,4 +1,4 @@
-//! A job as FTS's clients ask for it. What is refused is said in FTS's words where clients know them.
+//! A job as FTS's clients submit it. Refusals use FTS's words if clients know them.
 
 mod given;
 mod kept;
@@ -17,23 +17,24 @@ use crate::outbound::Expected;
 use given::{deadline, flag, job_metadata, lasts, metadata, number, sid, verify};
 pub(super) use kept::Kept;
 
-/// Most files of a job, each way to have one counted.
+/// Most files of a job; each alternative source counts.
 const FILES_MAX: usize = 10_000;
-/// Bytes of what a client keeps with a job, or with a file.
+/// Longest metadata of a job or a file, in bytes.
 const METADATA_BYTES_MAX: usize = 4096;
-/// Bytes that a file of a job is written in, and what holds for all of it: as a tree of values it takes up to eighteen times as much.
+/// Largest text of a file of a job, and of the options of all: as a tree of values it takes up to
+/// eighteen times as much memory.
 const FILE_BYTES_MAX: usize = 1 << 20;
 const PARAMS_BYTES_MAX: usize = 64 << 10;
-/// Bytes that are kept of all files of a job together: one file may be named many times, in few bytes.
+/// Bytes kept of all files of a job together: one file may be named many times in few bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// Bytes of an address.
+/// Longest address, in bytes.
 const ADDRESS_BYTES_MAX: usize = 4096;
-/// When a job that names no moment is to be done.
+/// Deadline of a job that names none.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// Most attempts after the first, and most minutes between two.
 const RETRIES_MAX: u32 = 100;
 const RETRY_DELAY_MIN_MAX: u64 = 24 * 60;
-/// Ways to choose among several sources, all of which begin with the first here.
+/// Strategies for choosing among several sources, all of which begin with the first here.
 const STRATEGIES: [&str; 10] = [
     "auto",
     "orderly",
@@ -47,56 +48,57 @@ const STRATEGIES: [&str; 10] = [
     "duration",
 ];
 
-/// Why a job is not taken: a line for people. FTS's clients show it with this status alone.
+/// Reason why a job is refused: a line for people. FTS's clients show it with this status only.
 pub(super) type Refused = String;
 
-/// What is said of a job that deletes: clients know it by a status of its own.
+/// Answer to a deletion job: clients recognise it by its status.
 pub(super) const DELETION: &str = "Deletion jobs are no longer supported by FTS";
 
-/// A job.
+/// Parsed job.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) asked: Asked,
     pub(super) priority: u8,
     pub(super) files: Vec<(u32, Pair)>,
-    /// Of a job that may be asked for twice: its id follows from this.
+    /// Id seed of a job that may be submitted twice: the job's id follows from it.
     pub(super) sid: Option<String>,
-    /// When it is to be done.
+    /// Deadline of the job.
     pub(super) deadline: Timestamp,
 }
 
-/// What holds for all of a job.
+/// Options that hold for all files of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) kind: Kind,
     pub(super) metadata: Map<String, Value>,
-    /// Whether what is there in the end is compared: `n`, or of whom checksums are wanted, `s`, `t` or `b`.
+    /// Comparison of the result: `n` for none; `s`, `t` or `b` for the checksums of source, target
+    /// or both.
     pub(super) verify: char,
     pub(super) replaces: Replaces,
     pub(super) retries: u32,
     /// Minutes between two attempts, as FTS's clients count them.
     pub(super) retry_delay_min: u64,
-    /// Seconds since 1970 after which nothing of it begins.
+    /// Seconds since 1970 after which no file begins.
     pub(super) queue_until_s: Option<u64>,
-    /// Whether it named a moment by which it is to be done, and is refused where that can't be.
+    /// Set if the job named a deadline, and is refused if that is infeasible.
     pub(super) has_deadline: bool,
-    /// Most seconds that a file may make no progress.
+    /// Most seconds without progress of a file.
     pub(super) timeout_s: Option<u64>,
 }
 
-/// Whether a file takes the place of one that is there.
+/// Rule for replacing existing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Replaces {
     Never,
     Always,
     /// From the second attempt on.
     OnRetry,
-    /// At places that files only pass.
+    /// At intermediate places.
     OnTheWay,
 }
 
 impl Replaces {
-    /// FTS's letter for it.
+    /// Returns FTS's letter for it.
     pub(super) fn flag(self) -> Option<char> {
         match self {
             Self::Never => None,
@@ -107,12 +109,12 @@ impl Replaces {
     }
 }
 
-/// A file, from one place to one other.
+/// File with one source and one destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pair {
     pub(super) source: String,
     pub(super) destination: String,
-    /// The same as they are opened, where that is with a credential of the owner's own.
+    /// Addresses as opened with a credential of the owner's own, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) own_source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,17 +127,17 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// About what it takes while it is kept.
+    /// Returns its approximate memory.
     fn len(&self) -> usize {
         let texts = [&self.checksum, &self.activity, &self.strategy];
         let texts = texts.iter().map(|text| text.len()).sum::<usize>();
         size_of::<Self>() + self.source.len() + self.destination.len() + self.metadata.len() + texts
     }
 
-    /// What is to be there in the end, where a value was given.
+    /// Returns the expected checksum, if a value was given.
     ///
     /// # Errors
-    /// Why it is no checksum.
+    /// The reason why it is no checksum.
     pub(super) fn expected(&self) -> Result<Option<Expected>, String> {
         match self.checksum.split_once(':') {
             None | Some((_, "")) => Ok(None),
@@ -144,10 +146,10 @@ impl Pair {
     }
 }
 
-/// Reads a job.
+/// Parses a job.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why it is invalid.
 pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
     let body: Body<'_> = serde_json::from_slice(body).map_err(|error| {
         match error.classify() {
@@ -216,10 +218,10 @@ pub(super) fn read(body: &[u8], now: Timestamp) -> Result<Job, Refused> {
     })
 }
 
-/// What is asked for of tapes, which nobody here has.
+/// Refuses tape options: there are no tapes here.
 fn refuse_tape(params: &Map<String, Value>) -> Result<(), Refused> {
     for key in ["bring_online", "archive_timeout"] {
-        // Clients also write what is no number, which means that nothing is wanted.
+        // Clients also write invalid numbers, which mean that nothing is wanted.
         if number(params, key).is_ok_and(|value| value.is_some_and(|value| value > 0)) {
             return Err(format!(
                 "Invalid value within the request: {key} is for tapes, which can't be reached from here"
@@ -235,7 +237,7 @@ fn refuse_tape(params: &Map<String, Value>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A job as it is written, not looked into yet.
+/// Job as it was written, not yet parsed.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow)]
@@ -255,7 +257,7 @@ fn value_of(text: &str, what: &str, most: usize) -> Result<Value, Refused> {
     serde_json::from_str(text).map_err(|_| "Badly formatted JSON request".to_owned())
 }
 
-/// The files of a job as they are read one by one, so that no more than one of them is a tree of values at a time.
+/// Files of a job, parsed one by one, so that at most one of them is a tree of values at a time.
 #[derive(Default)]
 struct Pairs {
     read: Vec<(u32, Pair)>,
@@ -284,7 +286,7 @@ impl<'de> Visitor<'de> for &mut Pairs {
 }
 
 impl Pairs {
-    /// Takes every way to have a file.
+    /// Adds every pair of source and destination of a file.
     fn take(&mut self, place: u32, text: &str) -> Result<(), Refused> {
         let Value::Object(file) = value_of(text, "a file", FILE_BYTES_MAX)? else {
             return Err("Malformed request: a file is no object".into());
@@ -309,7 +311,7 @@ impl Pairs {
     }
 }
 
-/// Every way to have each file.
+/// Returns all pairs of source and destination for each file.
 fn pairs(files: &str) -> Result<Vec<(u32, Pair)>, Refused> {
     if !files.starts_with('[') {
         return Err("Malformed request: files is no list".into());
@@ -411,7 +413,7 @@ fn check_address(address: &str) -> Result<String, Refused> {
     if host.is_empty() {
         return wrong("Missing host");
     }
-    // A password in an address would be shown to whoever looks at the job.
+    // A password in an address would be shown to all who read the job.
     if host
         .rsplit_once('@')
         .is_some_and(|(user, _)| user.contains(':'))
@@ -457,7 +459,7 @@ fn replaces(params: &Map<String, Value>, kind: Kind) -> Result<Replaces, Refused
     }
 }
 
-/// Reads a job, for [`crate::fuzzing`].
+/// Parses a job, for [`crate::fuzzing`].
 pub(crate) fn try_job(data: &[u8]) {
     match read(data, Timestamp::from_secs(1_000_000)) {
         Ok(job) => {
@@ -495,7 +497,7 @@ mod tests {
 
     #[test]
     fn a_job_is_read_as_the_clients_write_it() {
-        // As FTS's own command line writes it, nulls and all.
+        // Format of FTS's own command line, including its nulls.
         let params = json!({"overwrite": false, "reuse": false, "job_metadata": null, "verify_checksum": "n",
             "copy_pin_lifetime": -1, "bring_online": -1, "archive_timeout": -1, "timeout": null, "retry": 0,
             "priority": null, "multihop": false, "nostreams": "4", "buffer_size": null, "unmanaged_tokens": false});
@@ -513,7 +515,7 @@ mod tests {
             !format!("{read:?}").contains("secret"),
             "tokens are not kept"
         );
-        // As Rucio does.
+        // Format that Rucio writes.
         let params = json!({"account": "root", "verify_checksum": "both", "copy_pin_lifetime": 172_800,
             "job_metadata": {"issuer": "rucio", "multi_sources": false}, "overwrite": true, "priority": 4,
             "max_time_in_queue": "36h", "id_generator": "deterministic", "sid": "abc", "retry": 2});

@@ -1,4 +1,4 @@
-//! Bodies of calls: how large one may be, and how much memory all have together, whoever sends them at once.
+//! Request bodies: limits the size of each, and the memory of all together, over all senders.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::office::Denial;
 
-/// Bytes of the largest job that is taken, and of any other body.
+/// Largest body of a job, and of any other call, in bytes.
 const JOB_BYTES_MAX: usize = 32 << 20;
 const OTHER_BYTES_MAX: usize = 64 << 10;
-/// MiB that all bodies have together: two of the largest. Who comes later waits.
+/// Memory of all bodies together, in MiB: two of the largest. Later ones wait.
 const MEBI_TOGETHER: usize = 64;
-/// Jobs that are read and written down at once: what one becomes takes up to three times as much as its body, and the journal takes
-/// one after the other anyway.
+/// Jobs parsed and recorded at once: a job takes up to three times its body's memory, and the
+/// journal writes one after the other anyway.
 const READ_AT_ONCE: usize = 1;
-/// How long a body may take to come: as long as it does, others may wait for it.
+/// Time limit for receiving a body: others may wait for its memory.
 const COMES_WITHIN: Duration = Duration::from_secs(60);
 
-/// What bodies share.
+/// Shared state of the bodies.
 #[derive(Debug)]
 pub(super) struct Bodies {
     memory: Semaphore,
     turns: Semaphore,
 }
 
-/// A body, and the room it takes until this is dropped.
+/// Body with its memory, which is held until this is dropped.
 pub(super) struct Held<'a> {
     pub(super) bytes: Vec<u8>,
     _memory: SemaphorePermit<'a>,
@@ -46,10 +46,10 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Takes a body, of a job or of something else, once there is room for it.
+    /// Reads the body of a job or of another call once there is memory for it.
     ///
     /// # Errors
-    /// What the client is told where it is too large, or does not come.
+    /// The answer to the client if it is too large or does not arrive.
     pub(super) async fn take(
         &self,
         is_job: bool,

@@ -1,5 +1,5 @@
-//! Hands out requests for the files of jobs, follows them, and tries again what failed. It keeps nothing in memory but how long
-//! files have stood still: what it goes by is in the journal, so it goes on where it was after any end.
+//! Makes requests for the files of jobs, follows them, and retries failures. All state is in the
+//! journal, so it resumes after any end; memory has only how long files have made no progress.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,21 +23,23 @@ use super::{
 };
 use crate::{driver::Centre, outbound, render, submit as submission};
 
-/// Files that have a request at once: each step of the mind looks at all of them. The others wait, the most urgent first.
+/// Files with a request at once: each step of the mind examines all of them. The others wait, the
+/// most urgent first.
 const GIVEN_MAX: usize = 1000;
-/// Files that are given one in one go, and ended.
+/// Files that are started, or ended, at once.
 const ROUND_MAX: u32 = 256;
-/// Between two rounds while there is something to follow, where nothing happens; and at least.
+/// Interval between rounds while there is something to follow and nothing happens; and the least
+/// interval.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 const ROUND_APART: Duration = Duration::from_millis(100);
-/// How long a file may make no progress while something goes wrong, where its job does not say.
+/// Longest time without progress while errors occur, unless its job sets one.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// After this a file is looked at again whose owner had no room for it.
+/// Delay until a file is retried whose owner's quota was full.
 const ROOM_AGAIN: Duration = Duration::from_secs(5);
-/// How long jobs are known that ended, and how many are forgotten in one go.
+/// Time for which ended jobs are kept, and how many are forgotten at once.
 const KEPT: Duration = Duration::from_secs(14 * 86_400);
 const FORGOTTEN_AT_ONCE: u32 = 100;
-/// Attempts that a file remembers.
+/// Attempts remembered per file.
 const TRIED_MAX: usize = 20;
 
 const TOO_LONG: &str =
@@ -82,20 +84,20 @@ struct Clerk {
     centre: Arc<Centre>,
     fts: Arc<Fts>,
     newest: tokio::sync::watch::Receiver<u64>,
-    /// Of files whose request complains: since when, and with how many chunks there.
+    /// Files whose request reports errors: since when, and with how many chunks there.
     stalls: HashMap<u64, (Timestamp, u32)>,
     forgot_at: Option<Timestamp>,
 }
 
-/// What a round leaves to be done.
+/// Work that a round leaves.
 struct Round {
-    /// Whether there is anything to follow.
+    /// Set if there are requests to follow.
     is_busy: bool,
-    /// Requests that nobody wants any more.
+    /// Requests that are no longer wanted.
     cancel: Vec<RequestId>,
 }
 
-/// What a round changed.
+/// Changes made by a round.
 #[derive(Default)]
 struct Changes {
     files: BTreeMap<u64, FtsFile>,
@@ -110,7 +112,7 @@ impl Changes {
 }
 
 impl Clerk {
-    /// Forgets jobs that ended long ago, now and then.
+    /// Forgets jobs that ended long ago, from time to time.
     fn forget(&mut self) -> Result<()> {
         let now = self.centre.clock.now();
         if self
@@ -131,7 +133,7 @@ impl Clerk {
         Ok(())
     }
 
-    /// Follows what was given out, gives out more, and writes down what that changed.
+    /// Follows open requests, makes more, and records the changes.
     fn round(&mut self) -> Result<Round> {
         let fts = Arc::clone(&self.fts);
         let _turn = fts.turn();
@@ -152,7 +154,7 @@ impl Clerk {
             if (file.state, file.is_settled) == (state, settled) {
                 continue;
             }
-            // While its request may still write, nothing else goes to the same place.
+            // While its request may still write, no other goes to the same place.
             if file.is_settled {
                 self.go_on_after(&file, &asked, &mut changes, now)?;
             }
@@ -167,7 +169,7 @@ impl Clerk {
             if changes.files.contains_key(&file.id) {
                 continue;
             }
-            // Of an attempt that was given up: it may still write there.
+            // An attempt that was given up may still write there.
             if let Some(before) = file.request
                 && !matches!(
                     outcome(&self.centre, before)?,
@@ -222,7 +224,7 @@ impl Clerk {
         Ok(self.job(jobs, file)?.1)
     }
 
-    /// What became of a file that has a request.
+    /// Returns the state of a file that has a request.
     fn follow(&mut self, mut file: FtsFile, asked: &Asked, now: Timestamp) -> Result<FtsFile> {
         let Some(request) = file.request else {
             return Ok(file);
@@ -265,7 +267,8 @@ impl Clerk {
         Ok(file)
     }
 
-    /// Why a file that moves is given up, if it is: it can't go well, or has stood still for too long.
+    /// Returns why a moving file is given up, if it is: it can't succeed, or has made no progress
+    /// for too long.
     fn gives_up(
         &mut self,
         file: &FtsFile,
@@ -286,7 +289,7 @@ impl Clerk {
         (now.since(stall.0) >= patience).then_some(complaint.text)
     }
 
-    /// An attempt failed: the next one is made after a while, where there is one left.
+    /// Notes a failed attempt: the next one follows after a while, if one is left.
     fn fail(&self, file: &mut FtsFile, asked: &Asked, reason: String, now: Timestamp) {
         let mut tried: Vec<Value> = serde_json::from_str(&file.tried).unwrap_or_default();
         tried.push(json!({
@@ -303,13 +306,13 @@ impl Clerk {
         }
         (file.state, file.is_settled) = (FtsState::Waiting, false);
         let again = now + Duration::from_secs(60 * asked.retry_delay_min);
-        // One that may not wait so long ends in time.
+        // A file with a shorter queue time ends in time.
         file.not_before = queue_until(asked).map_or(again, |until| again.min(until));
         file.reason = reason;
         file.begun = None;
     }
 
-    /// Lets the next file of the job begin where that waited for this one.
+    /// Starts the next file of the job if that waited for this one.
     fn go_on_after(
         &self,
         file: &FtsFile,
@@ -334,7 +337,7 @@ impl Clerk {
         Ok(())
     }
 
-    /// Makes a request for a file; none where there is no room now.
+    /// Makes a request for a file; returns none if there is no room now.
     fn give(
         &self,
         mut file: FtsFile,
@@ -359,7 +362,7 @@ impl Clerk {
                 (file.request, file.state) = (Some(record.id), FtsState::Given);
                 file.attempts += 1;
             }
-            // Its owner has as much open as they may: it waits for its turn, and others have theirs.
+            // Its owner's quota is full: it waits for its turn, and others have theirs.
             Err(error) if error.kind() == ErrorKind::Busy => {
                 file.not_before = now + ROOM_AGAIN;
                 file.reason = error.to_string();
@@ -373,7 +376,8 @@ impl Clerk {
         Ok(Some(file))
     }
 
-    /// The request of the next attempt at a file, and whether it is new: after a crash it may be there already.
+    /// Returns the request of the next attempt at a file, and whether it is new: after a crash it
+    /// may exist already.
     fn request(
         &self,
         file: &FtsFile,
@@ -417,7 +421,7 @@ impl Clerk {
         let expected = pair.expected().ok().flatten();
         let wanted = outbound::Wanted {
             sum: expected.filter(|_| asked.verify != 'n'),
-            // To FTS's clients none is zero.
+            // Zero means none to FTS's clients.
             bytes: Some(pair.bytes).filter(|bytes| *bytes > 0),
         };
         record.one_file = Some(OneFile {
@@ -438,7 +442,7 @@ impl Clerk {
         Ok(files.last().is_none_or(|last| last.id == file.id))
     }
 
-    /// Writes down what changed, and which jobs ended with it.
+    /// Records changes, and the jobs that ended with them.
     fn write_down(&self, changes: Changes, now: Timestamp) -> Result<()> {
         if changes.files.is_empty() {
             return Ok(());
@@ -468,7 +472,7 @@ impl Clerk {
     }
 }
 
-/// Whether nothing of a job may begin any more.
+/// Returns whether no file of a job may begin any more.
 fn is_overdue(asked: &Asked, now: Timestamp) -> bool {
     queue_until(asked).is_some_and(|until| until <= now)
 }

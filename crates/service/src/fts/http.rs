@@ -1,4 +1,5 @@
-//! FTS's routes. Clients write slashes twice and commas behind the last id, so one route takes all paths apart.
+//! FTS's routes. Clients write double slashes and a comma after the last id, so one route parses
+//! all paths.
 
 mod listing;
 
@@ -25,18 +26,18 @@ use super::{
 };
 use crate::{http::Desk, tokens::Caller};
 
-/// Below which path all of this lies.
+/// Path prefix of these routes.
 pub(crate) const PREFIX: &str = "/fts3";
-/// Most jobs that a listing shows, and where nothing is said.
+/// Most jobs of a listing, also by default.
 const JOBS_MAX: u32 = 500;
 /// Largest refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 1 << 20;
 /// Ids that one call may name.
 const IDS_MAX: usize = 1000;
-/// The release of FTS whose interface this is.
+/// FTS release of this interface.
 const VERSION: [u32; 3] = [3, 13, 4];
 
-/// What a query says.
+/// Parameters of a query.
 type Asked = HashMap<String, String>;
 type Answer = Result<Response, Denial>;
 
@@ -49,7 +50,7 @@ impl IntoResponse for Denial {
     }
 }
 
-/// Gives a refusal of the whole API, as for a token that is not known, FTS's shape.
+/// Converts a refusal of the general API, such as for an unknown token, to FTS's form.
 pub(crate) async fn shape_refusal(response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE);
     if kind.is_none_or(|kind| kind != api::Problem::CONTENT_TYPE) {
@@ -64,12 +65,12 @@ pub(crate) async fn shape_refusal(response: Response) -> Response {
     Denial { status, message }.into_response()
 }
 
-/// The routes that need a token.
+/// Returns the routes that need a token.
 pub(crate) fn routes() -> Router<Desk> {
     Router::new().route(&format!("{PREFIX}/{{*path}}"), any(answer))
 }
 
-/// What a client asks first, to learn whom it talks to. Needs no token.
+/// Describes the server, a client's first call. Needs no token.
 pub(crate) async fn root() -> Json<Value> {
     Json(versions())
 }
@@ -85,7 +86,7 @@ fn versions() -> Value {
     })
 }
 
-/// The same routes, and nothing else, without the prefix: for a port of their own.
+/// Returns the routes without the prefix, and nothing else: for a port of their own.
 pub(crate) fn at_root(all: Router) -> Router {
     Router::new().fallback(move |mut request: Request| {
         let mut all = all.clone();
@@ -116,7 +117,7 @@ async fn answer(
     let path = uri.path().trim_start_matches(PREFIX);
     let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
     let has_several = path.contains(',');
-    // Nothing else has one that means something.
+    // Other methods have no meaningful body.
     let held = if matches!(method, Method::POST | Method::PUT) {
         let is_job = matches!(steps[..], ["jobs"]);
         Some(desk.fts.bodies.take(is_job, &headers, body).await?)
@@ -140,11 +141,11 @@ struct Call<'a> {
     desk: &'a Desk,
     caller: &'a Caller,
     asked: &'a Asked,
-    /// Whether a list is answered, of one too.
+    /// Set if the answer is a list, also of one.
     has_several: bool,
 }
 
-/// What became of one of several ids.
+/// Result for one of several ids.
 enum Each {
     Job(Box<Standing>, Option<&'static str>),
     Not(String, StatusCode, String),
@@ -192,7 +193,7 @@ impl Call<'_> {
         }
     }
 
-    /// Owner and project of whoever asks.
+    /// Returns owner and project of the caller.
     fn names(&self) -> (String, String) {
         let (mut owner, mut project) = (None, None);
         self.caller.claim(&mut owner, &mut project);
@@ -218,7 +219,8 @@ impl Call<'_> {
         })
     }
 
-    /// Nobody's credentials are delegated: storages are opened by profiles. Clients that ask are told that it is done.
+    /// Answers delegation calls. No credentials are delegated: storage is opened by profiles.
+    /// Clients that ask get a success.
     fn delegation(&self) -> Response {
         let until = self.desk.centre.clock.now() + std::time::Duration::from_secs(86_400);
         Json(json!({ "termination_time": show::moment(until), "voms_attrs": [""] })).into_response()
@@ -237,7 +239,7 @@ impl Call<'_> {
         })
     }
 
-    /// Does something with each of the jobs that are named.
+    /// Applies an action to each of the named jobs.
     fn each(&self, ids: &str, work: impl Fn(FtsJob) -> Result<Each, Denial>) -> Answer {
         let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();
         if ids.len() > IDS_MAX {
@@ -298,7 +300,7 @@ impl Call<'_> {
         })
     }
 
-    /// Whether the caller may change a job; if not, what it is told.
+    /// Returns the refusal if the caller may not change a job.
     fn is_denied(&self, job: &FtsJob) -> Option<Each> {
         let may = self
             .caller
@@ -381,7 +383,7 @@ impl Call<'_> {
         }
     }
 
-    /// Ends all that the caller may end; of one account where that is said.
+    /// Ends all jobs that the caller may end; of one account if given.
     fn cancel_all(&self, steps: &[&str]) -> Answer {
         if !self.caller.operates() {
             return Err(Denial {

@@ -1,4 +1,4 @@
-//! Takes jobs, keeps them, ends them, and looks at how they stand.
+//! Accepts jobs, keeps them, ends them, and returns their states.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,14 +22,15 @@ use crate::{
     tokens::Caller,
 };
 
-/// From this and the name of whoever asks follow the ids of jobs that may be asked for twice. Clients are told it.
+/// Namespace for the ids of jobs that may be submitted twice, together with the caller's name.
+/// Clients receive it.
 pub(super) const BASE: Uuid = Uuid::from_u128(0x6f1c_5e0a_7b0e_4a57_9d6c_0f5a_3c1d_2b44);
-/// On whose account a job goes that is on nobody's.
+/// Account of a job that has none.
 const NOBODY: &str = "posthaste";
-/// What somebody ended says so.
+/// Reason shown for a job that a user ended.
 const ENDED_BY_USER: &str = "Job canceled by the user";
 
-/// Why something is not done, and with which status that is said.
+/// Reason for a refusal, with its status.
 #[derive(Debug)]
 pub(super) struct Denial {
     pub(super) status: StatusCode,
@@ -61,7 +62,7 @@ impl From<Error> for Denial {
     }
 }
 
-/// A job as it stands.
+/// Job with its current state.
 pub(super) struct Standing {
     pub(super) job: FtsJob,
     pub(super) asked: Asked,
@@ -69,24 +70,25 @@ pub(super) struct Standing {
     pub(super) state: JobState,
 }
 
-/// A file as it stands.
+/// File with its current state.
 pub(super) struct Seen {
     pub(super) file: FtsFile,
     pub(super) pair: Pair,
-    /// Whether its bytes move.
+    /// Set if bytes of the file are moving.
     pub(super) moves: bool,
 }
 
-/// Whose jobs go on which account: in FTS's words a virtual organisation.
+/// Returns a project's account: a virtual organisation in FTS's words.
 pub(super) fn account(project: &str) -> &str {
     if project.is_empty() { NOBODY } else { project }
 }
 
-/// An address as posthaste writes it, and the profile that has the name of its host; or the one that it is known by where it is
-/// opened with a credential of its owner's own. Of S3's the host is no part here.
+/// Returns an address as posthaste writes it, and the profile with the name of its host. If the
+/// owner has a credential for it, returns the address with that instead. S3's host is no part of
+/// the address here.
 ///
 /// # Errors
-/// That profiles can't be read, and [`ErrorKind::Invalid`] where one is needed and there is none.
+/// Fails if profiles can't be read; [`ErrorKind::Invalid`] if a profile is needed and missing.
 pub(super) fn opened_with(own: Option<&String>, address: &str) -> Result<(String, Option<String>)> {
     match own {
         Some(own) => Ok((own.clone(), None)),
@@ -94,16 +96,16 @@ pub(super) fn opened_with(own: Option<&String>, address: &str) -> Result<(String
     }
 }
 
-/// Hosts for which it was looked whether there is a profile: jobs name few of them, thousands of times.
+/// Hosts whose profiles were looked up: jobs name few hosts, thousands of times.
 #[derive(Default)]
 struct Openers {
     has_profile: HashMap<String, bool>,
-    /// Servers that somebody knows.
+    /// Servers known from profiles or credentials.
     known: BTreeSet<String>,
 }
 
 impl Openers {
-    /// Fails where an address is of no kind that is known, or of a server that nobody knows.
+    /// Fails for an address of unknown scheme or host.
     fn refuse_unknown(
         &mut self,
         address: &str,
@@ -118,7 +120,7 @@ impl Openers {
         Ok(())
     }
 
-    /// As [`opened_with`].
+    /// Returns the result of [`opened_with`], with profiles looked up once per host.
     fn of(&mut self, address: &str) -> Result<(String, Option<String>)> {
         let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -152,14 +154,14 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// The server of an address, as FTS names it: without a port.
+/// Returns the server of an address, as FTS names it: without a port.
 pub(super) fn server_of(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
     let authority = rest.split('/').next().unwrap_or(rest);
     format!("{scheme}://{}", host_of(authority))
 }
 
-/// Why a job is not taken.
+/// Returns the error for a refused job.
 fn refusal(message: String) -> Denial {
     let status = match message.as_str() {
         DELETION => StatusCode::METHOD_NOT_ALLOWED,
@@ -168,11 +170,11 @@ fn refusal(message: String) -> Denial {
     Denial { status, message }
 }
 
-/// Writes down which places of a job are opened with credentials of its owner's own.
+/// Records which places of a job are opened with the owner's own credentials.
 fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
     for (_, pair) in &mut job.files {
         let own = |address: &str| {
-            // One with a signature is opened as it was given.
+            // A presigned URL is opened as it was given.
             if query_of(address).is_some() {
                 return Ok(None);
             }
@@ -190,7 +192,7 @@ fn claim(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<(
     Ok(())
 }
 
-/// Seals the signatures of a job's addresses, before they are written down.
+/// Seals the signatures of a job's addresses, before they are recorded.
 fn seal(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()> {
     for (_, pair) in &mut job.files {
         for address in [&mut pair.source, &mut pair.destination] {
@@ -200,7 +202,8 @@ fn seal(credentials: &Credentials, owner: &str, job: &mut ask::Job) -> Result<()
     Ok(())
 }
 
-/// Sees that the caller may read from and write to all places of a job, and that it makes sense of them together.
+/// Checks that the caller may read from and write to all places of a job, and that these are valid
+/// together.
 fn check_places(caller: &Caller, behalf: &Behalf, job: &ask::Job) -> Result<(), Denial> {
     let mut openers = Openers::default();
     for (_, pair) in &job.files {
@@ -235,7 +238,7 @@ fn check_places(caller: &Caller, behalf: &Behalf, job: &ask::Job) -> Result<(), 
     Ok(())
 }
 
-/// Takes a job: its id. Blocking.
+/// Accepts a job and returns its id. Blocking.
 pub(super) fn submit(desk: &Desk, caller: &Caller, body: Vec<u8>) -> Result<String, Denial> {
     let now = desk.centre.clock.now();
     let mut job = ask::read(&body, now).map_err(refusal)?;
@@ -319,13 +322,13 @@ pub(super) fn pair_of(file: &FtsFile) -> Result<Pair> {
     })
 }
 
-/// A job as it stands, if there is one of that id. Blocking.
+/// Returns the job of that id with its state, if there is one. Blocking.
 pub(super) fn find(centre: &Centre, id: &str) -> Result<Option<Standing>> {
     let job = centre.store.journal(|journal| journal.fts_job(id))?;
     job.map(|job| look(centre, job)).transpose()
 }
 
-/// How a job stands. Blocking.
+/// Returns a job with its files and their states. Blocking.
 pub(super) fn look(centre: &Centre, job: FtsJob) -> Result<Standing> {
     let files = centre.store.journal(|journal| journal.fts_files(&job.id))?;
     let asked = asked_of(&job)?;
@@ -349,7 +352,7 @@ pub(super) fn look(centre: &Centre, job: FtsJob) -> Result<Standing> {
     })
 }
 
-/// Whether the bytes of a file that has a request move; since when.
+/// Returns whether bytes of a file with a request move, and notes since when.
 fn see(centre: &Centre, file: &mut FtsFile) -> bool {
     let mind = centre.mind();
     let view = file.request.and_then(|request| mind.arrival(request));
@@ -365,7 +368,7 @@ fn see(centre: &Centre, file: &mut FtsFile) -> bool {
     })
 }
 
-/// Ends a job, or some of its files, where it has not ended; how it stands then. Blocking.
+/// Ends a job, or some of its files, unless it has ended, and returns its state. Blocking.
 pub(super) fn cancel(
     desk: &Desk,
     job: FtsJob,
@@ -398,12 +401,12 @@ pub(super) fn cancel(
     Ok(standing)
 }
 
-/// Theirs go from 1 to 5, and 3 is what nobody asked for.
+/// Converts FTS's priorities, which go from 1 to 5; 3 is the default.
 pub(super) fn ours(priority: u8) -> Priority {
     Priority::new(i64::from(priority) - 3).unwrap_or_default()
 }
 
-/// Gives a job another priority, where it has not ended. Blocking.
+/// Changes a job's priority, unless it has ended. Blocking.
 pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Standing> {
     let _turn = desk.fts.turn();
     let mut standing = look(&desk.centre, job)?;
@@ -432,7 +435,7 @@ pub(super) fn set_priority(desk: &Desk, job: FtsJob, priority: u8) -> Result<Sta
     Ok(standing)
 }
 
-/// Whether something still comes of a file, or may.
+/// Returns whether a file may still change.
 pub(super) fn is_open(state: FtsState) -> bool {
     matches!(
         state,
@@ -440,7 +443,7 @@ pub(super) fn is_open(state: FtsState) -> bool {
     )
 }
 
-/// A file ends.
+/// Ends a file.
 pub(super) fn end(file: &mut FtsFile, state: FtsState, reason: &str, now: Timestamp) {
     (file.state, file.ended) = (state, Some(now));
     reason.clone_into(&mut file.reason);

@@ -1,4 +1,4 @@
-//! What becomes of the request of a file.
+//! Outcome of the request of a file.
 
 use posthaste_core::contract::{ArrivalState, ArrivalView};
 use posthaste_endpoint::Result;
@@ -7,31 +7,31 @@ use posthaste_types::{RequestId, Timestamp};
 
 use crate::{driver::Centre, render};
 
-/// What became of a request.
+/// Outcome of a request.
 pub(super) enum Outcome {
-    /// It has not begun.
+    /// Not started.
     Waits,
-    /// It moves: so many chunks are there, since then.
+    /// Moving: chunks that are there, and the start.
     Moves {
         chunks: u32,
         begun: Option<Timestamp>,
     },
     Done(Done),
-    /// It ended otherwise.
+    /// Ended otherwise.
     Lost {
         reason: String,
-        /// Whether its deadline can't be kept: another attempt will not keep it either.
+        /// Set if its deadline is infeasible: another attempt will not meet it either.
         is_refused: bool,
     },
 }
 
-/// It is there.
+/// Finished.
 pub(super) struct Done {
     pub(super) bytes: Option<u64>,
     pub(super) begun: Option<Timestamp>,
 }
 
-/// What became of a request. Blocking.
+/// Returns the outcome of a request. Blocking.
 pub(super) fn outcome(centre: &Centre, request: RequestId) -> Result<Outcome> {
     let view = centre.mind().arrival(request);
     if let Some(view) = view.as_ref().filter(|view| view.state.is_live()) {
@@ -63,7 +63,7 @@ pub(super) fn outcome(centre: &Centre, request: RequestId) -> Result<Outcome> {
     let word = match (&view, &record.ended) {
         (Some(view), _) => view.state.name().to_owned(),
         (None, Some(ended)) => ended.clone(),
-        // The mind has not heard of it yet.
+        // The mind does not know it yet.
         (None, None) => return Ok(Outcome::Waits),
     };
     if word == ArrivalState::Arrived.name() || word == ArrivalState::Released.name() {

@@ -1,4 +1,5 @@
-//! Jobs and files in FTS's words: every property that its clients look for, those that mean nothing here too.
+//! Jobs and files in FTS's words: every property that its clients look for, also those without
+//! meaning here.
 
 use posthaste_journal::{FtsFile, FtsState};
 use posthaste_types::Timestamp;
@@ -10,11 +11,11 @@ use super::{
 };
 use crate::credentials::shown;
 
-/// What FTS says of a job that did not go well.
+/// FTS's reason for a job that did not succeed.
 const SOME_FAILED: &str =
     "One or more files failed. Please have a look at the details for more information";
 
-/// What files have at FTS and never have here: clients look for some of these.
+/// Fields of FTS that files never have here: clients look for some of them.
 const NOTHING: [&str; 17] = [
     "dest_surl_uuid",
     "staging_host",
@@ -35,7 +36,7 @@ const NOTHING: [&str; 17] = [
     "dst_token_id",
 ];
 
-/// A moment in UTC, as FTS writes it: to the second, without a zone.
+/// Returns a moment in UTC as FTS writes it: to the second, without a zone.
 pub(super) fn moment(at: Timestamp) -> String {
     let shown = crate::render::moment(at);
     shown.split('.').next().unwrap_or(&shown).to_owned()
@@ -45,19 +46,19 @@ fn optional(at: Option<Timestamp>) -> Value {
     at.map_or(Value::Null, |at| moment(at).into())
 }
 
-/// Whose a job is, as a certificate would say it.
+/// Returns the owner of a job as a certificate would name it.
 pub(super) fn name_of(owner: &str) -> String {
     let owner = if owner.is_empty() { "posthaste" } else { owner };
     format!("/CN={owner}")
 }
 
-/// Stands for whoever asks where FTS has delegated credentials.
+/// Returns the owner's stand-in for FTS's id of delegated credentials.
 pub(super) fn delegation_of(owner: &str) -> String {
     let hash = blake3::hash(name_of(owner).as_bytes());
     hash.to_hex().chars().take(16).collect()
 }
 
-/// A job.
+/// Returns the properties of a job.
 pub(super) fn job(standing: &Standing) -> Map<String, Value> {
     let Standing {
         job,
@@ -99,7 +100,7 @@ pub(super) fn job(standing: &Standing) -> Map<String, Value> {
     object(shown)
 }
 
-/// The server of all files, where it is one; of hops the first one's or the last one's.
+/// Returns the server of all files if it is the same; of hops, the first one's or the last one's.
 fn server(files: &[Seen], kind: Kind, of: fn(&Seen) -> &String, is_last: bool) -> Value {
     let end = if is_last { files.last() } else { files.first() };
     let Some(end) = end.map(|seen| server_of(of(seen))) else {
@@ -109,7 +110,7 @@ fn server(files: &[Seen], kind: Kind, of: fn(&Seen) -> &String, is_last: bool) -
     if kind == Kind::Hops || servers.all(|server| server == end) {
         return end.into();
     }
-    // Of several ways the one that went well.
+    // The path that succeeded, of several.
     let winner = files
         .iter()
         .find(|seen| kind == Kind::Replicas && seen.file.state == FtsState::Finished);
@@ -131,7 +132,7 @@ fn reason(standing: &Standing) -> Value {
     }
 }
 
-/// A file of a job.
+/// Returns the properties of a file of a job.
 pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
     let Seen { file, pair, .. } = seen;
     let took_s = match (file.begun, file.ended) {
@@ -164,7 +165,7 @@ pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
         "file_metadata": pair.metadata.value(),
         "selection_strategy": pair.strategy,
         "activity": pair.activity,
-        // Ours: where the rest of the story is.
+        // Extension: the request with the full history.
         "posthaste_request": file.request.map(|request| request.to_string()),
     });
     let mut shown = object(shown);
@@ -172,7 +173,7 @@ pub(super) fn file(standing: &Standing, seen: &Seen) -> Map<String, Value> {
     shown
 }
 
-/// MiB in a second.
+/// Returns the throughput in MiB/s.
 fn throughput(bytes: Option<u64>, took_s: Option<f64>) -> Option<f64> {
     #[expect(
         clippy::cast_precision_loss,
@@ -191,7 +192,7 @@ fn file_reason(file: &FtsFile) -> Value {
     file.reason.clone().into()
 }
 
-/// How a file stands, in FTS's word.
+/// Returns FTS's word for the state of a file.
 pub(super) fn word(seen: &Seen) -> &'static str {
     match seen.file.state {
         FtsState::NotUsed => "NOT_USED",
@@ -203,7 +204,7 @@ pub(super) fn word(seen: &Seen) -> &'static str {
     }
 }
 
-/// Earlier attempts at a file.
+/// Returns the earlier attempts at a file.
 pub(super) fn tried(file: &FtsFile) -> Value {
     let mut tried: Vec<Value> = serde_json::from_str(&file.tried).unwrap_or_default();
     for attempt in &mut tried {
@@ -216,7 +217,7 @@ pub(super) fn tried(file: &FtsFile) -> Value {
     Value::Array(tried)
 }
 
-/// Only these properties, where some are named; names that nothing has are passed over, as FTS does.
+/// Returns the named properties only, if any are named; unknown names are ignored, as FTS does.
 pub(super) fn pick(mut shown: Map<String, Value>, fields: Option<&str>) -> Map<String, Value> {
     if let Some(fields) = fields {
         let wanted: Vec<&str> = fields.split(',').collect();

@@ -1,25 +1,25 @@
-//! FTS's rules of how a job stands, from how its files do.
+//! FTS's rules for a job's state, from its files' states.
 
 use std::collections::BTreeMap;
 
 use posthaste_journal::FtsState;
 use serde::{Deserialize, Serialize};
 
-/// What the files of a job have to do with each other.
+/// Relation between the files of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
-    /// Nothing.
+    /// Independent files.
     Plain,
-    /// They are ways to have the same one.
+    /// Alternative sources of one file.
     Replicas,
-    /// Each begins where the one before ended.
+    /// Hops: each begins where the one before ended.
     Hops,
-    /// They go from one server to one other.
+    /// Files from one server to one other.
     Reuse,
 }
 
 impl Kind {
-    /// FTS's letter for it.
+    /// Returns FTS's letter for it.
     pub(super) fn letter(self) -> char {
         match self {
             Self::Plain => 'N',
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// How the files of a new job stand; by their places.
+    /// Returns the initial state of a new job's file, by its place.
     pub(super) fn begins(self, number: usize) -> FtsState {
         match self {
             Self::Replicas | Self::Hops if number > 0 => FtsState::NotUsed,
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// Whether the end of a file makes the next one begin that was not used.
+    /// Returns whether the end of a file starts the next unused one.
     pub(super) fn goes_on_after(self, ended: FtsState) -> bool {
         match self {
             Self::Hops => ended == FtsState::Finished,
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// How a job stands, in FTS's word.
+/// State of a job, in FTS's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobState {
     Submitted,
@@ -71,13 +71,13 @@ impl JobState {
         }
     }
 
-    /// Whether nothing more comes of it.
+    /// Returns whether the state is final.
     pub(super) fn is_final(self) -> bool {
         !matches!(self, Self::Submitted | Self::Active)
     }
 }
 
-/// How the files of one place stand together.
+/// States of the files of one place together.
 #[derive(Default)]
 struct Place {
     finished: u32,
@@ -96,7 +96,8 @@ impl Place {
     }
 }
 
-/// How a job stands whose files, in their order, stand so. Whether any of them moves, or has, the caller knows.
+/// Returns the state of a job from its files' states, in order. The caller knows whether any file
+/// moves or has moved.
 pub(super) fn of_job(
     kind: Kind,
     files: impl IntoIterator<Item = (u32, FtsState)>,

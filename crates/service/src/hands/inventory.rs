@@ -1,4 +1,4 @@
-//! Asks depots what they hold of a dataset.
+//! Asks depots for their fragments of a dataset.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,7 +25,7 @@ impl Hands {
             let known = known.and_then(|dataset| Ok((dataset, store.digests(request)?)));
             let (dataset, known) = match known {
                 Ok(known) => known,
-                // No depot has a part in that: the mind asks again.
+                // No depot caused that: the mind asks again.
                 Err(error) => return outgoing.complaints.note(request, &error),
             };
             let input = match held(&depots, depot, &dataset, &known).await {
@@ -53,7 +53,7 @@ async fn held(
         .inventory(dataset)
         .await
         .map_err(|error| fault_of(&error))?;
-    // A fragment with another digest than ours is of no use: it is sent again.
+    // A fragment with another digest is of no use: it is sent again.
     let right = |chunk: &ChunkIndex, fragment: &FragmentIndex, digest| {
         let place = if *fragment == FragmentIndex::WHOLE {
             0

@@ -2,7 +2,7 @@ use posthaste_types::Bytes;
 
 use crate::{depots::Depot, monotonic};
 
-/// Counts a send in its depot's meter, also when the send is aborted.
+/// Counts a send in its depot's meter, even if the send is aborted.
 pub(crate) struct Metered<'a> {
     depot: &'a Depot,
     gives_way: bool,
@@ -21,7 +21,7 @@ impl<'a> Metered<'a> {
         }
     }
 
-    /// The same of one that a mover makes.
+    /// Meters a send by a mover.
     pub(crate) fn by_mover(depot: &'a Depot, gives_way: bool) -> Self {
         depot.meter.on_told(true);
         let mut metered = Self::start(depot, gives_way);

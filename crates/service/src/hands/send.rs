@@ -1,4 +1,4 @@
-//! Sends fragments to depots: by a mover where one is there, from here otherwise.
+//! Sends fragments to depots: by a mover if there is one, from here otherwise.
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,7 +28,7 @@ use crate::{
     store::Store,
 };
 
-/// Who sends, and where to.
+/// Sender and destination.
 struct Way {
     depots: Arc<Depots>,
     movers: Arc<Movers>,
@@ -37,11 +37,11 @@ struct Way {
     departure: Arc<Departure>,
 }
 
-/// What became of a fragment that movers might send.
+/// Result of a fragment that movers might send.
 enum Sent {
-    /// It is there, and these are the digests of its chunk; or its source changed.
+    /// Stored, with the digests of its chunk; or its source changed.
     Done(Result<Vec<Digest>, Fault>),
-    /// No mover is to send it, or this one could not.
+    /// Left to this process: no mover is to send it, or this one could not.
     Ours(Option<MoverId>),
 }
 
@@ -78,7 +78,7 @@ impl Hands {
             let ended = tokio::select! {
                 biased;
                 () = way.departure.called_back() => {
-                    // Nothing of it has left: what reads it, or waits, ends with this.
+                    // Nothing has left: its reader, or its wait, ends with this.
                     let _ = inputs.send(Arrival::bare(leg.recalled())).await;
                     return;
                 }
@@ -107,8 +107,8 @@ impl Hands {
     }
 }
 
-/// Tells which files of the source are at fault, where some are: who asked wants to know which. Returns whether the rest can be
-/// sent without them.
+/// Reports which files of the source are at fault, if any, because the user wants to know. Returns
+/// whether the rest can be sent without them.
 pub(crate) async fn tell_of_source(
     inputs: &mpsc::Sender<Arrival>,
     store: &Store,
@@ -182,7 +182,7 @@ async fn from_here(
     let mut stored = put().await;
     let is_there = |error: &Error| error.kind() == ErrorKind::Conflict;
     if stored.as_ref().is_err_and(is_there) && sealed.lacks_some(leg.chunk) {
-        // What lies there is of before a file was left out.
+        // Its bytes are from before a file was left out.
         let client = &depot.client;
         let removed = client.delete_unless(&seal.dataset, leg.chunk, leg.fragment, fragment.digest);
         stored = match removed.await {
@@ -195,7 +195,8 @@ async fn from_here(
     Ok(fragment.digests)
 }
 
-/// Lets a mover send it. What goes through gateways goes from here: they know the service, and what it reserved.
+/// Lets a mover send it. Sends through gateways go from here: gateways know the service and its
+/// reservations.
 async fn by_mover(
     sealed: &Arc<Sealed>,
     depot: &Arc<Depot>,
@@ -215,7 +216,7 @@ async fn by_mover(
     let mut metered = None;
     let ending = way.movers.carry(offered, |news| match news {
         News::Given => {
-            // Of another mover nothing is acknowledged.
+            // Bytes of another mover are not acknowledged.
             metered = None;
         }
         News::Fetched(_) => {}
@@ -279,7 +280,7 @@ fn offered(sealed: &Arc<Sealed>, depot: &Arc<Depot>, way: &Way) -> Offered {
     }
 }
 
-/// A depot, and a token that is good there for this dataset alone.
+/// Returns a depot with a token that is good there for this dataset alone.
 fn shown(depot: &Depot, sealed: &Sealed) -> api::ChoreDepot {
     let now = Clock::default().now();
     let until = now + std::time::Duration::from_secs(TOKEN_LIFETIME_S);

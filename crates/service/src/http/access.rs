@@ -1,4 +1,5 @@
-//! Who may ask what: each route's scope as the OpenAPI document has it, and a record of who changed something.
+//! Checks access: each route's scope as in the OpenAPI document, and a record of changes with their
+//! callers.
 
 use std::{
     collections::HashMap,
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use super::{Answer, Desk, Refusal, openapi};
 use crate::{fts, render, tokens::Caller};
 
-/// What each route needs, by method and path. Any other needs everything.
+/// Scope of each route, by method and path. Any other route needs full scope.
 static NEEDED: LazyLock<HashMap<(String, String), Scope>> = LazyLock::new(|| {
     let document: Value = serde_json::from_str(&openapi()).unwrap_or_default();
     let paths = document["paths"].as_object().into_iter().flatten();
@@ -34,11 +35,11 @@ static NEEDED: LazyLock<HashMap<(String, String), Scope>> = LazyLock::new(|| {
 
 fn needed(method: &Method, path: &str) -> Scope {
     let asked = match *method {
-        // Whoever may read what is there may ask whether it is.
+        // A caller that may read something may ask whether it exists.
         Method::HEAD => Method::GET,
         _ => method.clone(),
     };
-    // These are in no document of ours: FTS has its own.
+    // FTS's routes are in no document of ours.
     if path.starts_with(fts::PREFIX) {
         return if asked == Method::GET {
             Scope::Read
@@ -50,7 +51,7 @@ fn needed(method: &Method, path: &str) -> Scope {
     NEEDED.get(&key).copied().unwrap_or(Scope::Operate)
 }
 
-/// Lets in who shows a token that is good for this route, and says who it is.
+/// Admits a caller with a token that is good for this route, and identifies the caller.
 pub(super) async fn authenticate(
     State(desk): State<Desk>,
     matched: MatchedPath,
@@ -91,7 +92,7 @@ pub(super) async fn authenticate(
     if audit.is_some()
         && method != Method::GET
         && method != Method::HEAD
-        // Many in a second, of which each changes nothing that anybody asked for.
+        // There are many a second, and each changes nothing that anyone requested.
         && matched.as_str() != "/v1/movers/{mover}/turns"
     {
         let status = match &answer {
@@ -100,7 +101,7 @@ pub(super) async fn authenticate(
         };
         let at = render::moment(desk.centre.clock.now());
         let line = line(&at, &caller, (&method, &path), status);
-        // Whoever asked has the answer when it is written down.
+        // The answer is sent only after it is recorded.
         let noted = tokio::task::spawn_blocking(move || {
             let audit = (*audit).as_ref();
             audit.map_or(Ok(()), |audit| audit.note(&line))
@@ -113,10 +114,10 @@ pub(super) async fn authenticate(
     answer
 }
 
-/// Who shows this.
+/// Returns the caller with this token.
 ///
 /// # Errors
-/// [`ErrorKind::Unauthenticated`] where nobody known does; those of asking a provider's keys.
+/// [`ErrorKind::Unauthenticated`] for an unknown token; those of asking for a provider's keys.
 async fn find(desk: &Desk, given: Option<&str>) -> Answer<Arc<Caller>> {
     let now = desk.centre.clock.now();
     let why = match given {

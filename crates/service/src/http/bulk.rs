@@ -1,4 +1,4 @@
-//! Many requests in one call: JSON lines come, and JSON lines go back, while they come.
+//! Many requests in one call: JSON lines in, and JSON lines back as they are processed.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{submit as submission, tokens::Caller};
 
-/// Lines of one call: ten times what waits for a scan.
+/// Lines of one call: ten times the requests that may wait for a scan.
 const LINES_MAX: u64 = 100_000;
-/// Lines that are under way at once: what one transaction of the journal writes together.
+/// Lines in progress at once: one transaction of the journal writes them together.
 const AT_ONCE: usize = 64;
 
 /// Submits many stage-outs, each line of the body one of them. They are taken as they come, a bad one does not keep the others,
@@ -50,14 +50,14 @@ pub(crate) async fn submit(
         let (desk, caller) = (desk.clone(), Arc::clone(&caller));
         async move { answer(number, take(desk, caller, line).await) }
     });
-    // Answers that are there already go together.
+    // Answers that are ready are sent together.
     let answers = answers.buffered(AT_ONCE).ready_chunks(AT_ONCE);
     let answers = answers.map(|ready| Ok::<_, Infallible>(ready.concat()));
     let kind = [(header::CONTENT_TYPE, LINES)];
     Ok((kind, Body::from_stream(answers)))
 }
 
-/// Takes a line. It is written down to its end even if nobody waits for the answer any more.
+/// Accepts a line. It is recorded completely even if the client no longer waits.
 async fn take(desk: Desk, caller: Arc<Caller>, line: Line) -> Result<(RequestId, bool)> {
     let invalid = |why: String| Error::new(ErrorKind::Invalid, "read", "the line").cause(why);
     let text = match line {
@@ -78,7 +78,7 @@ async fn take(desk: Desk, caller: Arc<Caller>, line: Line) -> Result<(RequestId,
         Ok::<_, Error>((desk, new))
     });
     let (desk, new) = claimed.await.map_err(|_| ending())??;
-    // Where too many of its owner wait for their scan, so does this one.
+    // If too many requests of its owner wait for their scan, so does this one.
     let owner = new.wishes.owner.as_deref().unwrap_or_default();
     let permit = desk.centre.scans.wait(owner).await;
     let taken = tokio::task::spawn_blocking(move || {
@@ -92,7 +92,7 @@ async fn take(desk: Desk, caller: Arc<Caller>, line: Line) -> Result<(RequestId,
     taken.await.map_err(|_| ending())?
 }
 
-/// What is answered to a line, as a line.
+/// Returns the answer to a line, as a line.
 fn answer(line: u64, taken: Result<(RequestId, bool)>) -> Vec<u8> {
     let answer = match taken {
         Ok((id, known)) => api::LineAnswer {

@@ -1,4 +1,4 @@
-//! Credentials that users give: kept, listed without what they are, tried, removed.
+//! Routes for users' credentials: kept, listed without their secrets, tried, removed.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ pub(crate) struct Whose {
     owner: Option<String>,
 }
 
-/// Whose are meant: one's own, and for operators whose they name.
+/// Returns the owner that is meant: the caller, or the one that an operator names.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where others' are meant by who is no operator.
+/// [`ErrorKind::PermissionDenied`] if a caller that is no operator names another owner.
 fn owner_of(caller: &Caller, named: Option<&str>) -> Result<String> {
     let own = caller.owner().unwrap_or_default();
     let owner = named.unwrap_or(own);

@@ -1,4 +1,4 @@
-//! What depots hold.
+//! Routes for the datasets that depots hold.
 
 use axum::{
     Json,
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{Answer, Desk, requests::parse_id};
 use crate::{credentials, render};
 
-/// Datasets of one page, at most and where nothing is said.
+/// Datasets of one page, at most and by default.
 const PAGE_MAX: usize = 1_000;
 const PAGE: usize = 100;
 
@@ -42,7 +42,7 @@ pub(crate) async fn list(
     })?))
 }
 
-/// So many datasets that depots hold something of, if there are; what they hold may change meanwhile. Blocking.
+/// Returns up to `most` datasets with data on depots, which may change meanwhile. Blocking.
 fn page(
     desk: &Desk,
     mut before: Option<RequestId>,
@@ -85,7 +85,7 @@ pub(crate) async fn show(
     })?))
 }
 
-/// The dataset of a request; none where it makes none, or none is known any more.
+/// Returns the dataset of a request; none if it has none, or none is known any more.
 fn shown(desk: &Desk, record: &RequestRecord) -> Option<api::Dataset> {
     let mind = desk.centre.mind();
     let view = mind.request(record.id)?;

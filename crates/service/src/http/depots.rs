@@ -1,4 +1,4 @@
-//! Depots: listed, added, removed.
+//! Routes for depots: listed, added, removed.
 
 use axum::{
     Json,

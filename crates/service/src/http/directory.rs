@@ -1,4 +1,4 @@
-//! Directories of any endpoint, page by page.
+//! Route for directories of any endpoint, page by page.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// Entries of one page at most.
 const PAGE_MAX: usize = 10_000;
-/// Entries of one page unless less or more is asked for.
+/// Default number of entries of a page.
 const PAGE: usize = 1_000;
 /// Longest address.
 pub(super) const ADDRESS_BYTES_MAX: usize = 16 << 10;
@@ -91,10 +91,10 @@ pub(crate) async fn show(
     Ok((headers, Json(directory)))
 }
 
-/// The place that is meant, once it is seen that the caller may read there. Blocking.
+/// Resolves the place after checking that the caller may read there. Blocking.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where it may not, and what makes no sense.
+/// [`ErrorKind::PermissionDenied`] if it may not, and invalid addresses.
 pub(super) fn find(
     actors: &Actors,
     caller: &Caller,
@@ -109,14 +109,14 @@ pub(super) fn find(
         true => actors.owner(owner)?,
         false => actors.elsewhere(owner),
     };
-    // Links are followed with the rights of whoever asks.
+    // Links are followed with the caller's rights.
     let place = behalf.run(|| {
         caller.reads(address, profile)?;
         let place = Place::of(address, profile, |location| {
             look::resolve(&behalf, location)
         })?;
         if let Some(local) = place.local() {
-            // It is this path that is listed, wherever links led a moment ago.
+            // This very path is listed, wherever links led a moment ago.
             caller.reads(&local.to_string_lossy(), profile)?;
         }
         Ok(place)
@@ -160,7 +160,8 @@ impl What {
         Ok(levels)
     }
 
-    /// Where the page behind this name is. It is not refreshed: it belongs to the page before.
+    /// Returns the link to the page after this name. That page is not refreshed: it belongs to the
+    /// page before.
     fn next(&self, limit: usize, last: &[u8]) -> String {
         let profile = self.profile.as_ref();
         let profile = profile.map_or_else(String::new, |profile| {
@@ -176,7 +177,7 @@ impl What {
     }
 }
 
-/// The bytes of a value in a query: names of files need not be UTF-8.
+/// Returns the bytes of a value in a query: names of files need not be UTF-8.
 fn value_of(query: &str, name: &str) -> Option<Vec<u8>> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.find(|(key, _)| *key == name)?;

@@ -111,7 +111,7 @@ pub fn openapi() -> String {
     text
 }
 
-/// Says how callers show who they are.
+/// Documents how callers authenticate.
 struct Bearer;
 
 impl utoipa::Modify for Bearer {
@@ -122,7 +122,7 @@ impl utoipa::Modify for Bearer {
     }
 }
 
-/// Lists the names that events have.
+/// Lists the names of events.
 struct EventNames;
 
 impl utoipa::Modify for EventNames {

@@ -1,4 +1,4 @@
-//! What can be opened here.
+//! Routes for the places that can be opened here.
 
 use std::sync::Arc;
 

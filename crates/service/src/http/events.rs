@@ -1,4 +1,4 @@
-//! Events, as they happen: Server-Sent Events.
+//! Route for events as they happen: Server-Sent Events.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::{Answer, Desk};
 use crate::{driver::Centre, render};
 
-/// Events read from the journal at once: what one slow reader keeps in memory.
+/// Events read from the journal at once: memory for a slow reader.
 const BATCH: u32 = 256;
 
 /// Which events to stream.
@@ -78,7 +78,7 @@ struct Reader {
 impl Reader {
     async fn next(&mut self) -> Option<Event> {
         while self.waiting.is_empty() {
-            // Marked before reading, so that an event between the two wakes the wait below.
+            // Marked before reading, so that an event in between wakes the wait below.
             self.newest.borrow_and_update();
             let (request, after) = (self.request, self.after);
             let read = tokio::task::block_in_place(|| {

@@ -1,4 +1,4 @@
-//! The files of a request, and how far each is.
+//! Route for the files of a request and their progress.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::{Answer, Desk, requests::find_own};
 use crate::{inbound::list::List, outbound, tokens::Caller};
 
-/// Files of one page, at most and where nothing is said.
+/// Files of one page, at most and by default.
 const PAGE_MAX: usize = 10_000;
 const PAGE: usize = 1_000;
 
@@ -33,7 +33,7 @@ pub(crate) struct Which {
     limit: Option<usize>,
 }
 
-/// A file: its path, and where it lies in the stream of all.
+/// File with its path and its position in the stream.
 struct Placed {
     path: Vec<u8>,
     range: Range<u64>,
@@ -59,7 +59,7 @@ pub(crate) async fn show(
     })?))
 }
 
-/// The files of a request in their order, and how large its chunks are.
+/// Returns the files of a request in order, and its chunk size.
 fn files(desk: &Desk, record: &RequestRecord) -> Result<(Vec<Placed>, Bytes)> {
     let unknown = |why: &str| {
         Error::new(
@@ -119,7 +119,7 @@ fn files(desk: &Desk, record: &RequestRecord) -> Result<(Vec<Placed>, Bytes)> {
     Ok((placed.collect(), chunk_size))
 }
 
-/// What is done of a request that the mind has forgotten.
+/// Returns the finished ranges of a request that the mind has forgotten.
 fn ended(record: &RequestRecord) -> Vec<Range<u64>> {
     match record.ended.as_deref() {
         Some("safe" | "released" | "delivered" | "arrived") => vec![Range {
@@ -158,7 +158,7 @@ fn progress(file: &Placed, done: &[Range<u64>]) -> api::FileProgress {
     for range in done[first..].iter().take_while(|range| range.start < end) {
         through += range.end.min(end).saturating_sub(range.start.max(start));
     }
-    // An empty file is where what comes before it is.
+    // An empty file is finished with the bytes before it.
     let is_at_end = done.get(first).is_some_and(|range| range.start <= start);
     let state = match through {
         _ if through == end - start && (through > 0 || is_at_end) => api::FileState::Done,

@@ -1,4 +1,4 @@
-//! What was moved, and when.
+//! Routes for the history of transfers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use super::{Answer, Desk};
 use crate::{history::Wanted, render::parse_moment};
 
-/// How far back is looked where nobody says.
+/// Default span of history.
 const USUAL: Duration = Duration::from_secs(6 * 3600);
 
 /// Which path, and when.

@@ -1,4 +1,4 @@
-//! How people log in, and who somebody is.
+//! Routes for logging in and for the caller's identity.
 
 use std::sync::Arc;
 

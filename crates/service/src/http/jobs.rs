@@ -1,4 +1,4 @@
-//! Jobs of batch systems: told of, staged in, ended, forgotten.
+//! Routes for jobs of batch systems: registered, staged in, ended, forgotten.
 
 use axum::{
     Json,

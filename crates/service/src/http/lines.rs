@@ -1,4 +1,4 @@
-//! Bodies of JSON lines, read while they come.
+//! Reads bodies of JSON lines as they arrive.
 
 use axum::{
     body::{Body, BodyDataStream},
@@ -10,13 +10,13 @@ use posthaste_endpoint::{Error, ErrorKind, Result};
 
 use super::BODY_BYTES_MAX;
 
-/// JSON, a line each.
+/// Content type of JSON lines.
 pub(super) const LINES: &str = "application/x-ndjson";
 
-/// Sees that a body says that it is lines; `what` they are.
+/// Checks the content type of JSON lines; `what` names them.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] where it does not.
+/// [`ErrorKind::Invalid`] if it is another.
 pub(super) fn check_kind(headers: &HeaderMap, what: &str) -> Result<()> {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -28,21 +28,21 @@ pub(super) fn check_kind(headers: &HeaderMap, what: &str) -> Result<()> {
         .hint(format!("send {LINES}")))
 }
 
-/// A line of a body.
+/// Line of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Text(Bytes),
-    /// It was not kept.
+    /// The line was too long and not kept.
     TooLong,
-    /// Nothing is read after it.
+    /// Limit of lines: nothing is read after it.
     TooMany,
 }
 
-/// The lines of a body, as it comes. No more is kept of it than one line, and what came with its end.
+/// Lines of a body as it arrives. Memory holds one line, and the bytes that came with its end.
 pub(super) struct Lines {
     body: BodyDataStream,
     came: BytesMut,
-    /// So much of it has no end of a line.
+    /// Bytes already searched for a line's end.
     looked: usize,
     number: u64,
     most: u64,
@@ -52,7 +52,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Those of a body that has so many at most.
+    /// Returns the lines of a body with this limit.
     pub(super) fn new(body: Body, most: u64) -> Self {
         Self {
             body: body.into_data_stream(),
@@ -66,7 +66,8 @@ impl Lines {
         }
     }
 
-    /// The next line that is not empty, with its number; none after the last, and where the connection broke.
+    /// Returns the next non-empty line with its number; none after the last, and if the connection
+    /// broke.
     pub(super) async fn next(&mut self) -> Option<(u64, Line)> {
         loop {
             let end = self.came[self.looked..]
@@ -92,7 +93,7 @@ impl Lines {
             }
             match self.body.next().await {
                 Some(Ok(data)) => self.came.extend_from_slice(&data),
-                // What has no end may be half of what was meant.
+                // A body cut short may be half of what was meant.
                 Some(Err(_)) => {
                     self.is_broken = true;
                     return None;
@@ -102,12 +103,12 @@ impl Lines {
         }
     }
 
-    /// Whether the connection broke before the last.
+    /// Returns whether the connection broke before the last line.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// What came until the end of a line; none for an empty one.
+    /// Returns a line from the bytes up to its end; none for an empty line.
     fn line(&mut self, text: Bytes) -> Option<Line> {
         self.number += 1;
         if self.number > self.most {

@@ -1,4 +1,4 @@
-//! Which requests a listing shows, and what of each, page by page.
+//! Selects the requests and properties of a listing, page by page.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -25,15 +25,15 @@ use super::{
 };
 use crate::render;
 
-/// Requests of one page, at most and unless less is asked for.
+/// Requests of one page, at most and by default.
 const PAGE_MAX: usize = 10_000;
 /// Requests read from the journal at once.
 const BATCH: u32 = 1_000;
 
-/// Requests of a list by slack, at most: each is looked up by itself.
+/// Requests of a list by slack, at most: each is looked up separately.
 const PRESSING_MAX: usize = 1_000;
 
-/// Stands for every state that something still comes of.
+/// Name for all states that may still change.
 const OPEN: &str = "open";
 /// States of requests, of stage-outs and of stage-ins.
 const STATES: [&str; 12] = [
@@ -70,17 +70,17 @@ pub(crate) struct Which {
     fields: Option<String>,
 }
 
-/// The properties that a request has.
+/// Properties of a request.
 static FIELDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| match api::Request::schema() {
     RefOr::T(Schema::Object(object)) => object.properties.into_keys().collect(),
     RefOr::T(_) | RefOr::Ref(_) => BTreeSet::new(),
 });
 
 impl Which {
-    /// The states that are wanted; none where all are.
+    /// Returns the wanted states; none for all.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for one that nothing can be in.
+    /// [`ErrorKind::Invalid`] for an unknown state.
     fn states(&self) -> Result<Option<Vec<&str>>> {
         let Some(text) = &self.state else {
             return Ok(None);
@@ -97,10 +97,10 @@ impl Which {
         }
     }
 
-    /// The properties that are wanted; none where all are.
+    /// Returns the wanted properties; none for all.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for one that requests don't have.
+    /// [`ErrorKind::Invalid`] for an unknown property.
     fn fields(&self) -> Result<Option<BTreeSet<&str>>> {
         let Some(text) = &self.fields else {
             return Ok(None);
@@ -119,10 +119,10 @@ impl Which {
 }
 
 impl Which {
-    /// Whether those under way are wanted by their slack.
+    /// Returns whether requests under way are wanted by slack.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an order that there is not, or what goes with no such list.
+    /// [`ErrorKind::Invalid`] for an unknown order, or for options that exclude such a list.
     fn is_by_slack(&self) -> Result<bool> {
         let wrong = |cause: &str| {
             let cause = cause.to_owned();
@@ -141,7 +141,7 @@ impl Which {
     }
 }
 
-/// A request with these properties alone; with all where none are named.
+/// Returns a request with these properties only, or with all if none are named.
 fn pick(request: &api::Request, fields: Option<&BTreeSet<&str>>) -> Result<Value> {
     let shown = serde_json::to_value(request);
     let mut shown =
@@ -186,7 +186,7 @@ pub(crate) async fn list(
     Ok((headers, Json(shown.collect::<Result<_>>()?)))
 }
 
-/// What is made of requests before one, newest first, until there are so many of which anything is made.
+/// Converts requests before the given one, newest first, until enough conversions yield a value.
 ///
 /// # Errors
 /// The journal's.
@@ -214,7 +214,7 @@ fn pick_before<T>(
     Ok(made)
 }
 
-/// Whether a request is in one of these states, where any are named.
+/// Returns whether a request is in one of these states, if any are named.
 fn is_in(mind: &Mind, record: &RequestRecord, states: Option<&[&str]>) -> bool {
     states.is_none_or(|states| {
         let state = render::state(mind, record);
@@ -222,7 +222,7 @@ fn is_in(mind: &Mind, record: &RequestRecord, states: Option<&[&str]>) -> bool {
     })
 }
 
-/// Those under way, the one with the least slack first, as a glance found them. Blocking.
+/// Returns the requests under way by least slack, from the overview. Blocking.
 fn pressing(
     desk: &Desk,
     limit: usize,
@@ -247,21 +247,21 @@ fn pressing(
     Ok(shown)
 }
 
-/// Whether something still comes of the request by itself.
+/// Returns whether the request may still change by itself.
 fn is_open(mind: &Mind, record: &RequestRecord, state: api::RequestState) -> bool {
     use api::RequestState as State;
 
     match state {
         State::Refused | State::Delivered | State::Cancelled | State::Failed => false,
         State::Arrived => mind.arrival(record.id).is_some_and(|view| view.releases),
-        // What is not safe any more is nothing to be done with.
+        // A request that is no longer safe is not finished.
         State::Released => mind.is_awaited(record.id) || mind.is_unsafe_again(record.id),
         State::Safe => record.release || mind.is_awaited(record.id),
         State::Scanning | State::Moving | State::Paused | State::Waiting | State::Landing => true,
     }
 }
 
-/// Where a listing goes on behind `last` (RFC 8288).
+/// Returns the link to the page after `last` (RFC 8288).
 fn next_page(which: &Which, limit: usize, last: &api::Request) -> Option<HeaderValue> {
     let choice = [
         ("state", &which.state),

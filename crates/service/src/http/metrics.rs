@@ -1,4 +1,4 @@
-//! What monitoring reads: how everything stands and what happened, in the text format of OpenMetrics.
+//! Metrics for monitoring: current states and event counts, in the text format of OpenMetrics.
 
 use axum::{extract::State, http::header, response::IntoResponse};
 use posthaste_api as api;
@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use super::{Answer, Desk};
 use crate::{counts::Labels, driver::Centre};
 
-/// What the text is, as Prometheus asks for it.
+/// Content type that Prometheus requires.
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const MICROS: f64 = 1e6;
 
@@ -151,7 +151,7 @@ fn register_movers(registry: &mut Registry, movers: &[api::Mover]) {
     for mover in movers {
         let state = vec![("state", mover.state.to_string())];
         states.get_or_create(&state).inc();
-        // Movers come and go under ever new names; their hosts stay.
+        // Movers change their names; their hosts stay.
         let host = vec![("host", mover.host.clone())];
         let count = whole(mover.working);
         working.get_or_create(&host).inc_by(count);

@@ -1,4 +1,4 @@
-//! Movers: those that join, take work and say what became of it, and how they are shown.
+//! Routes for movers, which join, take work and report results, and for showing them.
 
 use axum::{
     Json, Router,
@@ -14,7 +14,7 @@ use posthaste_types::RequestId;
 
 use super::{Answer, Desk};
 
-/// All routes of movers.
+/// Returns all routes of movers.
 pub(super) fn routes() -> Router<Desk> {
     Router::new()
         .route("/v1/movers", get(list).post(join))
@@ -142,7 +142,7 @@ pub(crate) async fn undrain(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A request that this mover has work of.
+/// Checks that this mover has work of a request.
 fn checked(desk: &Desk, mover: u64, request: &str) -> posthaste_endpoint::Result<RequestId> {
     let request: RequestId = request
         .parse()

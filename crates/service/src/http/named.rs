@@ -1,4 +1,4 @@
-//! A request about files that are named, as many as there may be: JSON lines come.
+//! Requests with any number of named files, as JSON lines.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{store::NamesDraft, submit as submission, tokens::Caller};
 
-/// Files that may be named, and bytes of all their names: what a dataset may have, and what is in memory while they are looked up.
+/// Limits of named files and of the bytes of all their names: a dataset's own limit, and memory
+/// while they are looked up.
 const NAMES_MAX: u64 = 10_000_000;
 const NAMES_BYTES_MAX: u64 = 1 << 30;
 
@@ -77,7 +78,8 @@ pub(crate) async fn submit(
     Ok((status, Json(show_record(&desk, &record))))
 }
 
-/// Writes it down and has its source scanned; or gives what was submitted under its id meanwhile, and says so.
+/// Records it and has its source scanned; or returns what was submitted under its id meanwhile,
+/// marked as such.
 fn write_down(
     desk: &Desk,
     new: &api::NewRequest,
@@ -95,7 +97,7 @@ fn write_down(
     Ok((record, fresh))
 }
 
-/// The request, which comes first.
+/// Reads the request, which comes first.
 async fn first(lines: &mut Lines) -> Result<api::NewRequest> {
     let invalid = || Error::new(ErrorKind::Invalid, "read", "the request, the first line");
     match lines.next().await {
@@ -108,7 +110,7 @@ async fn first(lines: &mut Lines) -> Result<api::NewRequest> {
     }
 }
 
-/// Takes all names there are.
+/// Reads all names.
 async fn take(lines: &mut Lines, draft: &mut NamesDraft, source: &str) -> Result<()> {
     let mut count = 0_u64;
     while let Some((_, line)) = lines.next().await {

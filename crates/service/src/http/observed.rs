@@ -1,4 +1,4 @@
-//! What is seen of a call from outside: a span of the trace that its caller named, and a line for whoever asked for such.
+//! Observes calls: a span in the caller's trace, and a log line if wanted.
 
 use axum::{
     extract::{MatchedPath, Request},
@@ -8,10 +8,10 @@ use axum::{
 use posthaste_trace::{HEADER, TARGET, fail, follow};
 use tracing::{Instrument, field::Empty, info_span};
 
-/// Movers ask this again and again, and wait there until there is work: traces have what they do.
+/// Route that movers call repeatedly, waiting there for work: traces have their work instead.
 const TURNS: &str = "/v1/movers/{mover}/turns";
 
-/// Has the call seen.
+/// Observes the call.
 pub(super) async fn observe(matched: MatchedPath, request: Request, next: Next) -> Response {
     let route = matched.as_str();
     if route == TURNS {

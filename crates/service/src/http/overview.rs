@@ -1,4 +1,4 @@
-//! All requests at a glance.
+//! Route for the overview of all requests.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::render;
 pub(crate) async fn show(State(desk): State<Desk>) -> Answer<Json<api::Overview>> {
     let centre = &desk.centre;
     let (glance, newest_event) = tokio::task::block_in_place(|| {
-        // Looked up first: what happens meanwhile is told once more rather than never.
+        // Looked up first: events during the look are reported twice rather than never.
         let newest = centre.store.journal(|journal| journal.newest_event())?;
         Ok::<_, super::Refusal>((centre.glances.take(centre), newest))
     })?;

@@ -1,4 +1,4 @@
-//! Paths: how each is forecast, a probe of one, and in which order they make depots come.
+//! Routes for paths: forecasts, a probe, and the resulting order of depots.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -84,7 +84,7 @@ pub(crate) async fn ranking(
     ))
 }
 
-/// The depot that people call so.
+/// Returns the depot of that name.
 fn named(centre: &Centre, operation: &'static str, name: &str) -> Result<DepotId, Error> {
     let depot = centre.depots.known(operation, name);
     let depot = depot.map_err(|error| error.about(format!("the path to {name}")))?;

@@ -1,4 +1,4 @@
-//! Lets requests wait, and go on.
+//! Routes for pausing and resuming requests.
 
 use std::sync::Arc;
 
@@ -54,10 +54,10 @@ pub(crate) async fn resume(
     Ok(Json(show_record(&desk, &record)))
 }
 
-/// Sees that something still comes of the request.
+/// Checks that the request may still change.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where it is over, or is not that far yet, which passes.
+/// [`ErrorKind::Conflict`] if it has ended, or is not that far yet, which passes.
 pub(super) fn is_under_way(
     desk: &Desk,
     record: &RequestRecord,
@@ -99,7 +99,7 @@ pub(super) fn is_under_way(
             ),
         ) => Err(over(format!("it is already {}", state.name()))),
         (None, None) if record.scan.is_none() => Err(early("its source is still being scanned")),
-        // Its answer waits for a plan.
+        // The request's answer waits for a plan.
         (None, None)
             if record.ended.is_none()
                 && record.stage_in.is_none()

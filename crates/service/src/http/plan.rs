@@ -1,4 +1,4 @@
-//! The plan in force: whose turn is when.
+//! Route for the plan in force: the turn of each request.
 
 use axum::{
     Json,
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::{Answer, Desk, requests::parse_id};
 use crate::{driver::Centre, render};
 
-/// Requests of one page, at most and where nothing is said.
+/// Requests of one page, at most and by default.
 const PAGE_MAX: usize = 1_000;
 const PAGE: usize = 100;
 

@@ -1,4 +1,4 @@
-//! The queue of the batch system and its forecast.
+//! Route for the batch system's queue and its forecast.
 
 use std::sync::Arc;
 

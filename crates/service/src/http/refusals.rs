@@ -1,4 +1,4 @@
-//! Refusals that routes have in common, for the OpenAPI document.
+//! Refusals that routes share, for the OpenAPI document.
 
 use posthaste_api::Problem;
 use utoipa::{
@@ -10,7 +10,7 @@ use utoipa::{
     },
 };
 
-/// Adds to each route what anybody may be answered there.
+/// Adds to each route the refusals that any caller may get.
 pub(super) struct Refusals;
 
 impl utoipa::Modify for Refusals {
@@ -39,7 +39,7 @@ impl utoipa::Modify for Refusals {
     }
 }
 
-/// Statuses, and when they come.
+/// Returns the statuses of a route's refusals, and when they occur.
 fn refusals(path: &str, operation: &Operation) -> Vec<(&'static str, &'static str)> {
     let mut all = Vec::new();
     let mut security = operation.security.iter().flatten();
@@ -67,7 +67,7 @@ fn refusals(path: &str, operation: &Operation) -> Vec<(&'static str, &'static st
     all
 }
 
-/// Whether a parameter may be something that can't be read: any in a query, and numbers in a path.
+/// Returns whether a parameter may fail to parse: any in a query, and numbers in a path.
 fn is_read(parameter: &RefOr<Parameter>) -> bool {
     let RefOr::T(parameter) = parameter else {
         return true;

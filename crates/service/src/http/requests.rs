@@ -1,4 +1,4 @@
-//! Requests: submitted, shown, cancelled, explained, pulled.
+//! Routes for requests: submitted, shown, cancelled, explained, pulled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::{Answer, Desk, Refusal, pauses::is_under_way, stage_ins};
 use crate::{outbound, purges, render, submit as submission, tokens::Caller, wishes};
 
-/// How long a ticket's tokens are good: a slow pull asks for another.
+/// Lifetime of a ticket's tokens: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn show_record(desk: &Desk, record: &RequestRecord) -> api::Request {
@@ -43,7 +43,7 @@ pub(super) fn find(desk: &Desk, id: &str) -> Answer<RequestRecord> {
     })?)
 }
 
-/// The same of one that the caller may change, and whose data it may have.
+/// Finds a request that the caller may change and whose data it may have.
 pub(super) fn find_own(desk: &Desk, caller: &Caller, id: &str) -> Answer<RequestRecord> {
     let record = find(desk, id)?;
     caller.owns(&record)?;
@@ -94,7 +94,7 @@ pub(crate) async fn submit(
     Ok((status, Json(show_record(&desk, &record))))
 }
 
-/// Makes what is submitted its owner's, and sees that they may have it moved. Blocking.
+/// Sets the owner of a submission, and checks that the owner may have it moved. Blocking.
 pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
     caller.claim(&mut new.wishes.owner, &mut new.wishes.project);
     caller.name_submission(&mut new.submission_id, new.wishes.owner.as_deref())?;
@@ -114,8 +114,8 @@ pub(super) fn claim(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> 
     caller.writes(&address, new.profile.as_deref())
 }
 
-/// Sees that a source on this machine may be moved. Where the kernel does not judge what its owner may read, the path that was judged is
-/// taken, so that no link that is put on it later leads elsewhere.
+/// Checks that a source on this machine may be moved. If the kernel does not enforce its owner's
+/// rights, the request gets the checked path, so that no later link leads elsewhere.
 fn reach(desk: &Desk, caller: &Caller, new: &mut api::NewRequest) -> Result<()> {
     let judged = caller.reaches(new.source.as_ref())?;
     let is_owned = new
@@ -223,7 +223,7 @@ pub(crate) async fn modify(
     Json(new): Json<api::Change>,
 ) -> Answer<StatusCode> {
     let record = find_own(&desk, &caller, &id)?;
-    // What can't land goes on: until it has, its deadline still counts.
+    // A request that can't land continues: until it has landed, its deadline still counts.
     is_under_way(&desk, &record, "change", true)?;
     let moment = |what: &'static str, at: Option<String>| -> Answer<Option<Timestamp>> {
         let at = at.map(|at| render::parse_moment(what, &at)).transpose()?;
@@ -290,7 +290,7 @@ pub(crate) async fn modify(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Sees that a request can be wanted at its destinations by that moment, or any time.
+/// Checks that a request can have that deliver-by time, or any.
 fn may_be_delivered(desk: &Desk, record: &RequestRecord, by: Option<Timestamp>) -> Result<()> {
     let is_relay = |name: &str| desk.centre.depots.named(name).is_some();
     let names_relays = record.stage_in.is_none() && record.destinations().all(is_relay);
@@ -336,7 +336,7 @@ pub(crate) async fn story(
         (Some(told), _) => told,
         (None, Some(Scan::Failed { error, .. })) => vec![format!("It was never begun: {error}.")],
         (None, None) => vec!["Its source is still being looked at.".to_owned()],
-        // The mind forgets the oldest that are over.
+        // The mind forgets the oldest ended requests.
         (None, Some(Scan::Sealed { .. })) => {
             let end = record.ended.as_deref().unwrap_or("over");
             vec![format!(
@@ -369,7 +369,7 @@ pub(crate) async fn manifest(
             let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
             Ok((kind, manifest).into_response())
         }
-        // The service is well, and the manifest is not there yet, or never will be.
+        // The service is well, but the manifest does not exist yet, or never will.
         Err(error) if error.kind() == ErrorKind::Busy => {
             let state = render::state(&desk.centre.mind(), &record);
             if matches!(

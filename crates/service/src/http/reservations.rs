@@ -1,4 +1,4 @@
-//! Reservations on circuits: listed.
+//! Route for reservations on circuits.
 
 use axum::{
     Json,

@@ -1,4 +1,4 @@
-//! Stage-ins: submitted and cancelled. Else they are requests like others.
+//! Routes for stage-ins: submitted and cancelled. Otherwise they are like other requests.
 
 use std::sync::Arc;
 
@@ -61,10 +61,11 @@ pub(crate) async fn submit(
     Ok((status, Json(shown)))
 }
 
-/// Cancels a stage-in: what was written of it is removed. Of one that goes out, what is there already stays.
+/// Cancels a stage-in and removes what was written of it. An export's files at its destination
+/// stay.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where it is over, or not begun.
+/// [`ErrorKind::Conflict`] if it has ended or not begun.
 pub(super) async fn cancel(desk: &Desk, record: &RequestRecord) -> Answer<StatusCode> {
     let view = desk.centre.mind().arrival(record.id);
     let subject = format!("request {}", record.id);

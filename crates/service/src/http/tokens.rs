@@ -1,4 +1,4 @@
-//! Tokens: made, listed, removed.
+//! Routes for tokens: made, listed, removed.
 
 use axum::{
     Json,

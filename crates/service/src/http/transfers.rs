@@ -1,4 +1,4 @@
-//! The ways that data of a request goes, and how far each is.
+//! Route for the transfers of a request and their progress.
 
 use axum::{
     Json,

@@ -1,4 +1,4 @@
-//! All that lies below a directory, told while it is found: a line for each directory.
+//! Streams everything below a directory as it is found: a line for each directory.
 
 use std::{collections::VecDeque, convert::Infallible, ffi::OsStr, sync::Arc, time::Duration};
 
@@ -32,18 +32,20 @@ use crate::{
 
 /// Entries of one line at most.
 const LINE_ENTRIES: usize = 1_000;
-/// Bytes that are told together, where there are so many.
+/// Bytes sent in one piece, if there are so many.
 const TOLD_BYTES: usize = 64 << 10;
-/// Directories asked for at once: what is asked for next is listed ahead.
+/// Directories requested at once: the next ones are listed ahead.
 const AT_ONCE: usize = 8;
 /// Directories looked up together.
 const FOUND_AT_ONCE: usize = 64;
-/// Of so many directories that were known one has what lies beside it looked at: a fourth of what that lists ahead.
+/// Interval, in cached directories, at which a directory's neighbours are examined: a fourth of the
+/// number listed ahead with it.
 const BESIDE_EVERY: u64 = 16;
-/// How often a directory that is not listed yet is asked for, each of which waits a minute itself; and the pause before that.
+/// Attempts to get a directory that is not listed yet, each of which waits a minute; and the pause
+/// between them.
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
-/// An empty line says that the service is there, where nothing else is to be said for so long.
+/// Silence after which an empty line shows that the service is alive.
 const QUIET: Duration = Duration::from_secs(15);
 
 /// What is listed, and how.
@@ -96,15 +98,15 @@ pub(crate) async fn show(
     Ok(([(header::CONTENT_TYPE, LINES)], Body::from_stream(lines)))
 }
 
-/// A directory that is to be told.
+/// Directory to be sent.
 struct Found {
-    /// Below the one that was asked for.
+    /// Path below the requested directory.
     path: String,
     address: String,
     place: Place,
 }
 
-/// One that was told, and those in it that are not found yet.
+/// Directory that was sent, with its subdirectories still to be found.
 struct Open {
     path: String,
     address: String,
@@ -114,7 +116,7 @@ struct Open {
 
 type Asked = BoxFuture<'static, (Found, Result<listing::Answer>)>;
 
-/// Goes through a tree, the deepest first: then few wait.
+/// Walk through a tree, deepest first, so that few directories wait.
 struct Walk {
     desk: Desk,
     caller: Arc<Caller>,
@@ -123,16 +125,16 @@ struct Walk {
     open: Vec<Open>,
     found: VecDeque<Found>,
     asked: FuturesUnordered<Asked>,
-    /// Directories that were known already.
+    /// Number of cached directories.
     known: u64,
-    /// The one of which lines are told, and the place of the entry where the next one begins.
+    /// Directory whose lines are being sent, with the index of the next entry.
     telling: Option<(Found, listing::Answer, usize)>,
     told: Vec<u8>,
     is_over: bool,
 }
 
 impl Walk {
-    /// The next lines; none after the last.
+    /// Returns the next lines; none after the last.
     async fn next(&mut self) -> Option<Vec<u8>> {
         while !self.is_over && self.told.len() < TOLD_BYTES {
             if let Some((found, answer, start)) = self.telling.take() {
@@ -142,7 +144,7 @@ impl Walk {
             self.go_on();
             let answered = match self.asked.next().now_or_never() {
                 Some(answered) => answered,
-                // Whoever reads waits for what there is rather than for more.
+                // A reader gets what is ready rather than waiting for more.
                 None if !self.told.is_empty() => break,
                 None => match timeout(QUIET, self.asked.next()).await {
                     Ok(answered) => answered,
@@ -166,7 +168,7 @@ impl Walk {
         (!told.is_empty()).then_some(told)
     }
 
-    /// Asks for as many directories as are asked for at once.
+    /// Requests as many directories as allowed at once.
     fn go_on(&mut self) {
         while self.asked.len() < AT_ONCE {
             if self.found.is_empty() {
@@ -184,7 +186,7 @@ impl Walk {
                         Err(error) if error.kind() == ErrorKind::Busy && tries < TRIES => {}
                         answer => return (found, answer),
                     }
-                    // It is being listed anew.
+                    // The directory is already being listed anew.
                     ask.refresh = false;
                     tries += 1;
                     sleep(PAUSE).await;
@@ -203,7 +205,7 @@ impl Walk {
         }
     }
 
-    /// Looks up some directories that lie in those that were told.
+    /// Looks up some subdirectories of those that were sent.
     fn find(&mut self) {
         let mut below = Vec::new();
         while below.len() < FOUND_AT_ONCE {
@@ -236,7 +238,7 @@ impl Walk {
         }
     }
 
-    /// The directory at an address, once it is seen that the caller may read there. Blocking.
+    /// Returns the directory at an address after checking that the caller may read there. Blocking.
     fn at(&self, path: String, mut address: String) -> Result<Found> {
         if address.len() > ADDRESS_BYTES_MAX {
             let shown: String = path.chars().take(100).collect();
@@ -255,7 +257,7 @@ impl Walk {
         })
     }
 
-    /// Tells a line of a directory.
+    /// Appends a line of a directory.
     fn tell(&mut self, found: Found, answer: listing::Answer, start: usize) {
         let (page, has_more) = answer.listed.page(start, LINE_ENTRIES);
         let page: Vec<Seen<'_>> = page.collect();
@@ -289,7 +291,7 @@ impl Walk {
     }
 
     fn line(&mut self, line: &api::TreeLine) {
-        // Nothing in it can't be written.
+        // Every value in it can be written.
         let _ = serde_json::to_writer(&mut self.told, line);
         self.told.push(b'\n');
     }
@@ -300,7 +302,7 @@ fn not_text(path: &str) -> Error {
     error.hint("list it without the service")
 }
 
-/// The address of what has this name in a directory.
+/// Returns the address of an entry of a directory.
 fn below_it(address: &str, name: &str) -> String {
     let is_escaped = matches!(
         Location::parse(OsStr::new(address)),

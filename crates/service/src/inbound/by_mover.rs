@@ -10,18 +10,19 @@ use posthaste_types::{ChunkIndex, Digest};
 use super::{Flow, stage::Stage};
 use crate::movers::{Ending, Movers, News, Offered};
 
-/// What became of a chunk that movers might fetch.
+/// Result of offering a chunk to the movers.
 pub(super) enum Fetched {
-    /// It is in its draft, durable, and has this digest.
+    /// The chunk is durable in its draft and has this digest.
     Done(Digest),
-    /// No mover is to fetch it, or this one could not.
+    /// Left to this process: no mover is to fetch it, or this one could not.
     Ours(Option<MoverId>),
 }
 
-/// Lets a mover fetch a chunk into its draft, whose files are made here: a mover writes to what is there, and makes nothing.
+/// Lets a mover fetch a chunk into its draft. This creates the draft's files: a mover writes to
+/// existing files and creates none.
 ///
 /// # Errors
-/// Those of making the files.
+/// Errors of creating the files.
 pub(super) async fn fetch(
     stage: &Arc<Stage>,
     movers: &Movers,
@@ -69,7 +70,7 @@ pub(super) async fn fetch(
 async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
     let pieces = stage.pieces(chunk);
     let made = stage.blocking(move |stage| {
-        // Over, it must not come to be again.
+        // Once the stage-in has ended, its draft must not be created again.
         let Some(_leave) = stage.leave() else {
             return Err(Error::new(ErrorKind::Cancelled, "write", "a chunk"));
         };
@@ -82,13 +83,14 @@ async fn make_files(stage: &Arc<Stage>, chunk: ChunkIndex) -> Result<()> {
     made.await
 }
 
-/// Bytes that say what one chunk consists of: what takes more, with very many small files, stays here. An answer to a mover has some
-/// of these.
+/// Longest description of a chunk for a mover: chunks with very many small files exceed it and stay
+/// here. One answer to a mover carries several.
 const CHORE_BYTES_MAX: usize = 2 << 20;
-/// What a piece takes beside its names.
+/// Bytes that a piece takes besides its names.
 const PIECE_BYTES: usize = 160;
 
-/// What is to be done; none where it can't be said in text, takes too much of it, or is of several sources.
+/// Returns the chore for a chunk. Returns none if it can't be written as text, the text is too
+/// long, or the chunk has several sources.
 fn chore(stage: &Stage, place: usize, chunk: ChunkIndex) -> Option<api::FetchChore> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     let piece = |piece: super::list::Piece| {

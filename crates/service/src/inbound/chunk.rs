@@ -1,8 +1,9 @@
-//! Fetches one chunk: reads its pieces from a source, writes them where they belong, digests them.
+//! Fetches one chunk: reads its pieces from a source, writes them to their places and computes
+//! their digests.
 //!
-//! One fetch of a chunk writes as it reads. A second one, from another source because the first is late,
-//! keeps what it reads in memory; whoever is done first has its bytes written, and the other's must be the
-//! same. So what was noted of a chunk is never written over.
+//! A fetch writes as it reads. A second fetch, from another source because the first is late,
+//! buffers its bytes in memory. The first fetch to finish has its bytes written, and the other must
+//! have read the same bytes. So recorded bytes of a chunk are never overwritten.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +31,7 @@ pub(super) struct Strip {
     bytes: bytes::Bytes,
 }
 
-/// A fetch that may write its chunk, until it is dropped.
+/// Right to write a chunk, until it is dropped.
 pub(super) struct Turn {
     slot: Arc<Mutex<Slot>>,
     number: u64,
@@ -65,11 +66,11 @@ impl Drop for Turn {
     }
 }
 
-/// Fetches a chunk and returns its digest, once it is durable.
+/// Fetches a chunk and returns its digest once it is durable.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] when the source is no longer what it was, [`ErrorKind::Conflict`] when another
-/// source gave other bytes; with [`Locus::Destination`] what writing brings; and the source's own.
+/// [`ErrorKind::Changed`] if the source changed, [`ErrorKind::Conflict`] if another source
+/// delivered other bytes; errors of writing, with [`Locus::Destination`]; and the source's own.
 pub(super) async fn fetch(
     stage: &Arc<Stage>,
     movers: &Movers,
@@ -104,10 +105,10 @@ pub(super) async fn fetch(
     Ok(record)
 }
 
-/// Reads a chunk into memory, to go elsewhere.
+/// Reads a chunk into memory, to be used elsewhere.
 ///
 /// # Errors
-/// As [`fetch`], but those of writing.
+/// Errors of [`fetch`], except those of writing.
 pub(super) async fn read_whole(
     stage: &Arc<Stage>,
     source: SourceId,
@@ -125,10 +126,10 @@ pub(super) async fn read_whole(
     Ok((bytes.freeze(), digest))
 }
 
-/// Writes a chunk that came in one, and returns its digest, once it is durable.
+/// Writes a chunk that arrived in one piece and returns its digest once it is durable.
 ///
 /// # Errors
-/// What writing brings, with [`Locus::Destination`].
+/// Errors of writing, with [`Locus::Destination`].
 pub(super) async fn write_whole(
     stage: &Arc<Stage>,
     chunk: ChunkIndex,
@@ -156,7 +157,7 @@ pub(super) async fn write_whole(
     intake.settle(&turn, chunk).await
 }
 
-/// Takes a chunk as it comes.
+/// Receives a chunk as it comes.
 struct Intake<'a> {
     stage: &'a Arc<Stage>,
     hasher: blake3::Hasher,
@@ -164,13 +165,13 @@ struct Intake<'a> {
     goes: Goes<'a>,
 }
 
-/// Where it goes.
+/// Destination of the bytes of a fetch.
 enum Goes<'a> {
-    /// To where it belongs.
+    /// Draft of the stage-in.
     Draft(&'a Arc<Turn>),
-    /// Nowhere yet: another fetch writes.
+    /// Kept for comparison: another fetch writes.
     Kept(Vec<Strip>),
-    /// Into memory, in one.
+    /// Into memory, in one piece.
     Whole(bytes::BytesMut),
 }
 
@@ -216,7 +217,7 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Makes it durable.
+    /// Makes the chunk durable.
     async fn settle(mut self, turn: &Arc<Turn>, chunk: ChunkIndex) -> Result<ChunkRecord> {
         let came = self.came();
         let kept = match self.goes {
@@ -227,22 +228,22 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// What a chunk turned out to be.
+/// Result of fetching a chunk.
 struct Came {
     digest: Digest,
-    /// What came of each file that goes on in other chunks, where its source keeps a checksum.
+    /// Checksum states of files that continue in other chunks, if their source keeps a checksum.
     sums: Vec<(usize, StoredSum)>,
 }
 
 impl Came {
-    /// A mover says no more of it.
+    /// Returns the result of a mover's fetch, which reports only the digest.
     fn of_mover(digest: Digest) -> Self {
         let sums = Vec::new();
         Self { digest, sums }
     }
 }
 
-/// Makes a chunk durable, which was written, or is by this, and says what is to be noted of it.
+/// Makes a written or kept chunk durable, and returns its record.
 async fn note(
     stage: &Arc<Stage>,
     turn: &Arc<Turn>,
@@ -262,7 +263,7 @@ async fn note(
     })
 }
 
-/// Reads a piece of a file, strip by strip, and sees that the file is still what it was.
+/// Reads a piece of a file, strip by strip, and checks that the file is unchanged.
 async fn read(intake: &mut Intake<'_>, asked: usize, flow: &Flow, piece: &Piece) -> Result<()> {
     let is_whole = piece.range == (0..intake.stage.list.files[piece.file].size);
     let place = intake.stage.place_of(piece.file, asked, is_whole);
@@ -343,7 +344,7 @@ async fn write(stage: &Arc<Stage>, turn: &Arc<Turn>, strip: Strip) -> Result<()>
         .await
 }
 
-/// Makes a chunk durable, or compares it with what is.
+/// Makes a chunk durable, or compares it with the durable one.
 async fn finish(
     stage: &Arc<Stage>,
     turn: &Arc<Turn>,
@@ -367,7 +368,7 @@ async fn finish(
                 return Err(Error::new(ErrorKind::Cancelled, "write", "a chunk"));
             };
             if slot.writer != turn.number && kept.is_none() {
-                // Another one wrote it meanwhile and failed to end: what is there is of both.
+                // Another fetch wrote meanwhile and failed to finish: the bytes are of both.
                 return Err(Error::new(ErrorKind::Busy, "write", "a chunk"));
             }
             slot.writer = turn.number;

@@ -1,8 +1,8 @@
-//! Sees that what several sources hold is the same, before anything is promised of it.
+//! Checks that several sources hold the same bytes, before anything is promised.
 //!
-//! Where two stores tell checksums of one file, those are compared. Of what nobody tells anything some is read at each: both ends of
-//! what lies at the same sources, and blocks evenly over all of it, so that another version of a large file is seen though only its
-//! middle is another.
+//! If two stores report checksums of a file, those are compared. Without checksums, some bytes are
+//! read at each source: both ends of each run that lies at the same sources, and blocks spread
+//! evenly over it. That detects another version of a large file even if only its middle differs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -15,27 +15,28 @@ use posthaste_endpoint::{Endpoint, Locus, Result, StoredSum};
 
 use super::{list::List, union::differs};
 
-/// What is read of both ends of a run at each source.
+/// Bytes read at each end of a run, at each source.
 const END_BYTES: u64 = 64 << 10;
-/// What is read in one place between them.
+/// Bytes read in one block between the ends.
 const BLOCK_BYTES: u64 = 16 << 10;
-/// Such blocks of one run, and of all: some MiB at each source.
+/// Limits of such blocks, for one run and in total: some MiB at each source.
 const BLOCKS_OF_RUN: u64 = 64;
 const BLOCKS_MAX: u64 = 256;
-/// Bytes of a run that have a block of their own at least: a block is a little part of what is promised.
+/// Least bytes of a run per sampled block, so that samples stay a small share of the data.
 const BYTES_OF_BLOCK: u64 = 1 << 20;
-/// Files that are asked for their checksums because their lists say that these may differ.
+/// Files whose checksums are requested because their lists may contradict each other.
 const DOUBTS_MAX: usize = 64;
 /// Reads at once, of all sources together.
 const SAMPLED_AT_ONCE: usize = 16;
 
-/// Some bytes of a file, that are the same at all sources of its run.
+/// Range of a file that must be equal at all sources of its run.
 type Block = (usize, Range<u64>);
 
-/// Sees that what several sources hold is the same, as far as they tell and as some of it tells.
+/// Checks that several sources hold the same bytes, by their checksums and by samples.
 ///
 /// # Errors
-/// [`posthaste_endpoint::ErrorKind::Conflict`] where it is not, with the file and both sources; the endpoints' own.
+/// [`posthaste_endpoint::ErrorKind::Conflict`] if they differ, with the file and both sources; the
+/// endpoints' own errors.
 pub(super) async fn compare(
     addresses: &[String],
     endpoints: &[Arc<dyn Endpoint>],
@@ -69,7 +70,7 @@ pub(super) async fn compare(
     }
 }
 
-/// What was sampled so far, with the first source of each.
+/// Samples so far, each with its first source.
 #[derive(Default)]
 struct Known {
     blocks: HashMap<(usize, u64), (usize, blake3::Hash)>,
@@ -84,7 +85,7 @@ struct Sampled {
 }
 
 impl Known {
-    /// The two sources of which one holds something else, and what tells that.
+    /// Returns the two sources that contradict each other, and the evidence.
     fn contradiction(&mut self, sampled: Sampled) -> Option<(usize, usize, &'static str)> {
         let Sampled {
             place,
@@ -105,7 +106,7 @@ impl Known {
     }
 }
 
-/// What is to be read, and at which sources.
+/// Returns the blocks to read, and the sources to read each from.
 fn blocks(list: &List) -> Vec<(Vec<usize>, Block)> {
     let starts = list.starts();
     let shared: Vec<usize> = (0..list.runs.len())
@@ -146,7 +147,7 @@ fn blocks(list: &List) -> Vec<(Vec<usize>, Block)> {
     blocks
 }
 
-/// Reads a block, and asks what the source keeps of its file.
+/// Reads a block, and asks for the source's checksum of its file.
 async fn sample(
     endpoint: Arc<dyn Endpoint>,
     list: Arc<List>,

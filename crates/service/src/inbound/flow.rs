@@ -1,4 +1,4 @@
-//! What one source gives, measured as it comes.
+//! Measures the flow of one source as its bytes arrive.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,10 +9,10 @@ use posthaste_types::{ByteRate, Bytes};
 
 use crate::monotonic;
 
-/// A window closes after this long at the earliest.
+/// Shortest window.
 const WINDOW: Duration = Duration::from_millis(900);
 
-/// Bytes that came in a window.
+/// Bytes that arrived in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
@@ -25,17 +25,17 @@ pub(crate) struct Sample {
 struct Window {
     opened: Option<Instant>,
     bytes: u64,
-    /// Of all windows that have closed.
+    /// Sum over all closed windows.
     closed: u64,
     fetches: u32,
-    /// How much ever came from it, where it is known by that, as of the last look.
+    /// Total that ever came from the source at the last look, for a source measured by its total.
     seen: Option<u64>,
     /// Nothing was asked for at some time of the window, or it was only just begun, or was held back by who asked.
     was_idle: bool,
     latest: ByteRate,
 }
 
-/// Counts what comes from one source.
+/// Counts the bytes from one source.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     window: Mutex<Window>,
@@ -46,7 +46,7 @@ impl Flow {
         change(&mut self.window.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Something is asked of it, until what comes back is dropped.
+    /// Notes a request to the source until the returned value is dropped.
     pub(crate) fn begin(&self) -> Fetching<'_> {
         let now = monotonic();
         self.with(|window| {
@@ -61,7 +61,8 @@ impl Flow {
         self.with(|window| window.bytes += bytes as u64);
     }
 
-    /// So much ever came from it. What came since the last look counts, while anything is asked of it.
+    /// Updates the total that ever came from the source. Bytes since the last look count while a
+    /// request is open.
     pub(crate) fn catch_up(&self, total: u64) {
         self.with(|window| {
             let before = window.seen.replace(total).unwrap_or(total);
@@ -79,12 +80,12 @@ impl Flow {
         self.with(|window| Bytes::new(window.closed + window.bytes))
     }
 
-    /// What it gave lately.
+    /// Returns the recent rate of the source.
     pub(crate) fn latest(&self) -> ByteRate {
         self.with(|window| window.latest)
     }
 
-    /// The window that ends now, if it is long enough and anything was asked for in it.
+    /// Returns the sample of the window that ends now, if it is long enough and had requests.
     pub(crate) fn sample(&self, now: Instant) -> Option<Sample> {
         self.with(|window| {
             let opened = window.opened?;
@@ -107,7 +108,7 @@ impl Flow {
     }
 }
 
-/// A fetch under way.
+/// Fetch under way.
 pub(crate) struct Fetching<'a> {
     flow: &'a Flow,
 }

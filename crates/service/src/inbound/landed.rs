@@ -1,4 +1,4 @@
-//! What arrived: whether it is still there as it came, or what a purge left of it.
+//! Checks arrived data: whether it is still as it arrived, or a purge removed some of it.
 
 use std::{
     collections::BTreeMap,
@@ -15,27 +15,28 @@ use posthaste_journal::RequestRecord;
 use super::list::{List, Stamp};
 use crate::{jobs::stage_in::is_of_job, store::Store};
 
-/// What lies where something arrived.
+/// State of the place where a stage-in arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Landed {
-    /// All files that came; whatever else lies among them.
+    /// All arrived files are there, whatever else lies among them.
     Whole,
-    /// Some of the files that came, unchanged, and nothing else.
+    /// Some of the arrived files, unchanged, and nothing else.
     Partly,
-    /// Something else.
+    /// Other contents.
     Changed,
-    /// Nothing.
+    /// Nothing is there.
     Gone,
-    /// Something of which no list was kept.
+    /// Unknown, because no list was kept.
     Unknown,
 }
 
-/// Whether the list of a stage-in that arrived tells something: jobs look again whether what they read is still there.
+/// Returns whether the list of an arrived stage-in is still needed: jobs check again that their
+/// inputs are still there.
 pub(crate) fn is_list_of_use(store: &Store, record: &RequestRecord) -> bool {
     is_of_job(record) && is_it(store, record)
 }
 
-/// Whether what lies where it arrived is the directory that arrived, as its owner sees it.
+/// Returns whether the destination is the directory that arrived, as its owner sees it.
 fn is_it(store: &Store, record: &RequestRecord) -> bool {
     let then = store.landing(record.id);
     let actor = store.actors.of(record);
@@ -43,17 +44,17 @@ fn is_it(store: &Store, record: &RequestRecord) -> bool {
         .is_some_and(|(then, actor)| actor.run(|| Ok(has_landed(record, &then))).unwrap_or(false))
 }
 
-/// The same by what told it then from anything else of its name.
+/// Returns whether the destination is what arrived, by the stamp that identified it then.
 fn has_landed(record: &RequestRecord, then: &str) -> bool {
     Draft::new(Path::new(&record.destination), &record.dataset).has_landed(then)
 }
 
-/// Looks at what lies where a stage-in arrived.
+/// Examines the place where a stage-in arrived.
 ///
 /// # Errors
 /// The operating system's.
 pub(crate) fn look(store: &Store, record: &RequestRecord) -> Result<Landed> {
-    // The service's own, which the owner of what arrived may not read.
+    // Files of the service itself, which the owner of the arrived data may not read.
     let (list, then) = (list_of(store, record), store.landing(record.id));
     let actor = store.actors.of(record)?;
     actor.run(|| look_here(record, list.as_ref(), then.as_deref()))
@@ -89,7 +90,7 @@ fn look_here(record: &RequestRecord, list: Option<&List>, then: Option<&str>) ->
     )
 }
 
-/// What a file was when it came.
+/// Size and stamp of each file at its arrival.
 type Came<'l> = BTreeMap<&'l [u8], (u64, Option<&'l Stamp>)>;
 
 fn list_of(store: &Store, record: &RequestRecord) -> Option<List> {
@@ -104,7 +105,7 @@ fn came(list: &List) -> Came<'_> {
         .collect()
 }
 
-/// Whether nothing lies below but files that came and are as they were.
+/// Returns whether a directory holds nothing but files that arrived and are unchanged.
 fn has_only(root: &Path, folder: &Path, came: &Came<'_>) -> Result<bool> {
     for entry in fs::read_dir(folder).map_err(|cause| failed(folder, cause))? {
         let path = entry.map_err(|cause| failed(folder, cause))?.path();
@@ -133,8 +134,9 @@ fn is_as_it_came(root: &Path, path: &Path, about: &fs::Metadata, came: &Came<'_>
     about.is_file() && about.len() == *size && is_same
 }
 
-/// Removes what a purge left of what arrived, so that it can come again: only where it looked [`Landed::Partly`]. Each file
-/// is looked at once more, so that what somebody writes there meanwhile stays, with its directories.
+/// Removes what a purge left of an arrived stage-in, so that it can be staged in again. Call this
+/// only if the state was [`Landed::Partly`]. Each file is checked once more, so files that others
+/// write meanwhile stay, with their directories.
 ///
 /// # Errors
 /// The operating system's: a directory into which something was written is not empty.

@@ -1,4 +1,4 @@
-//! What a stage-in consists of: its files, and what each of them was at each source when it was looked at.
+//! Contents of a stage-in: its files, and each file's metadata at each source when it was listed.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use posthaste_engine::draft::Folder;
 use posthaste_types::{Bytes, Malformed, Record, SourceId, record};
 
 record! {
-    /// A file, relative to the directory that the stage-in becomes.
+    /// File, relative to the directory that the stage-in becomes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct File {
         pub(crate) path: Vec<u8>,
@@ -17,7 +17,7 @@ record! {
 }
 
 record! {
-    /// What a source said of a file.
+    /// Metadata of a file as a source reported it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Stamp {
         secs: Option<i64>,
@@ -28,7 +28,7 @@ record! {
 }
 
 impl Stamp {
-    /// Of what nobody said anything.
+    /// Stamp without any metadata.
     pub(super) const NONE: Self = Self {
         secs: None,
         nanos: 0,
@@ -72,31 +72,31 @@ impl Stamp {
 }
 
 record! {
-    /// Files in a row that lie at the same sources.
+    /// Consecutive files that lie at the same sources.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Run {
         pub(super) files: u64,
-        /// Places of those sources, ascending.
+        /// Indices of those sources, ascending.
         pub(super) places: Vec<u32>,
     }
 }
 
 record! {
-    /// A stage-in as it was found.
+    /// Stage-in as it was listed.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct List {
-        /// For each source, whether it is a single file: that has no path there.
+        /// Flags of the sources: set for a single file, which has no path there.
         pub(crate) singles: Vec<bool>,
-        /// Parents before what is in them.
+        /// Directories, parents first.
         pub(crate) directories: Vec<Vec<u8>>,
-        /// Run by run, and each in the order of their paths, which is that of their bytes.
+        /// Files by run, ordered by path, which is the order of their bytes.
         pub(crate) files: Vec<File>,
-        /// Which of them lie where.
+        /// Runs of files at the same sources.
         pub(super) runs: Vec<Run>,
-        /// For each source, for each file that lies there.
+        /// Metadata of each file at each source.
         pub(super) stamps: Vec<Vec<Stamp>>,
-        /// What the first source that has it said of each directory, and of what all are in before those; empty in a list of a former
-        /// release.
+        /// Metadata of each directory as its first source reported it, preceded by that of the
+        /// root. Empty in a list of a former release.
         pub(super) directory_stamps: Vec<Stamp>,
         /// Large files of several sources of which nothing shows that these hold the same, ascending: each comes from one. None in a list of
         /// a former release.
@@ -104,16 +104,17 @@ record! {
     }
 }
 
-/// A piece of a chunk: some of one file.
+/// Piece of a chunk: a range of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Place of the file.
+    /// Index of the file.
     pub(super) file: usize,
     pub(super) range: Range<u64>,
 }
 
 impl List {
-    /// What the stage-in becomes and all directories below, as they are to be: parents before what is in them.
+    /// Returns the root of the stage-in and all directories below with their attributes, parents
+    /// first.
     pub(super) fn folders(&self) -> Vec<Folder<'_>> {
         let paths = [&b""[..]].into_iter();
         let paths = paths.chain(self.directories.iter().map(|path| &path[..]));
@@ -133,7 +134,7 @@ impl List {
         sizes.sum()
     }
 
-    /// The path of a file at one of its sources.
+    /// Returns the path of a file at one of its sources.
     pub(super) fn path_there(&self, source: usize, file: usize) -> &[u8] {
         if self.singles[source] {
             b""
@@ -163,7 +164,7 @@ impl List {
         None
     }
 
-    /// Whether two of its sources list a file with what may be two checksums of its bytes.
+    /// Returns whether two of a file's sources list it with possibly different checksums.
     pub(super) fn may_differ(&self, file: usize) -> bool {
         let sources = 0..self.singles.len();
         let stamps = sources.filter_map(|source| self.stamp(source, file));
@@ -172,12 +173,12 @@ impl List {
         first.is_some_and(|first| digits.any(|other| !other.eq_ignore_ascii_case(first)))
     }
 
-    /// What the first of its sources said of a file.
+    /// Returns the metadata of a file at its first source.
     pub(super) fn first_stamp(&self, file: usize) -> Option<&Stamp> {
         (0..self.singles.len()).find_map(|source| self.stamp(source, file))
     }
 
-    /// The place of the largest file that lies at a source; none where no file does.
+    /// Returns the index of the largest file at a source; none if it has no file.
     pub(super) fn largest_at(&self, source: usize) -> Option<usize> {
         let runs = 0..self.runs.len();
         let mut lies_there = runs.filter(|run| {
@@ -189,7 +190,7 @@ impl List {
         lies_there.by_ref().filter_map(largest).max_by_key(size)
     }
 
-    /// The file as it was at a source; none when it does not lie there.
+    /// Returns a file's entry at a source; none if it does not lie there.
     pub(super) fn entry(&self, source: usize, file: usize) -> Option<Entry> {
         let (stamp, about) = (self.stamp(source, file)?, &self.files[file]);
         let name = about.path.rsplit(|byte| *byte == b'/').next();
@@ -202,7 +203,7 @@ impl List {
         })
     }
 
-    /// The places of a run's files.
+    /// Returns the indices of a run's files.
     pub(super) fn files_of(&self, run: usize) -> Range<usize> {
         let files = |runs: &[Run]| runs.iter().map(|run| run.files).sum::<u64>();
         let (from, to) = (files(&self.runs[..run]), files(&self.runs[..=run]));
@@ -210,7 +211,7 @@ impl List {
         place(from)..place(to)
     }
 
-    /// Bytes of each run.
+    /// Returns the bytes of each run.
     pub(super) fn sizes(&self) -> Vec<Bytes> {
         let runs = 0..self.runs.len();
         let size = |run| {
@@ -220,12 +221,13 @@ impl List {
         runs.map(size).collect()
     }
 
-    /// How it is cut into chunks.
+    /// Returns how the byte stream is cut into chunks.
     pub(super) fn cut(&self, chunk_size: Bytes) -> Option<Cut> {
         Cut::new(&self.sizes(), chunk_size)
     }
 
-    /// What lies where, by the numbers of its sources in their order; nothing where each holds all of it.
+    /// Returns the holdings, by source numbers in source order. Returns nothing if each source
+    /// holds all files.
     pub(super) fn holdings(&self, numbers: &[SourceId]) -> Vec<Holding> {
         if self
             .runs
@@ -246,7 +248,7 @@ impl List {
         runs.map(holding).collect()
     }
 
-    /// Where each file begins in the byte stream of all.
+    /// Returns the offset of each file in the byte stream.
     pub(crate) fn starts(&self) -> Vec<u64> {
         let mut at = 0;
         let start = |file: &File| {
@@ -257,7 +259,7 @@ impl List {
         self.files.iter().map(start).collect()
     }
 
-    /// The pieces of a range of that stream; `starts` is where each file begins.
+    /// Returns the pieces of a range of that stream; `starts` is the offset of each file.
     pub(super) fn pieces(&self, starts: &[u64], range: Range<u64>) -> Vec<Piece> {
         let first = starts.partition_point(|start| *start <= range.start);
         let mut pieces = Vec::new();
@@ -279,7 +281,7 @@ impl List {
         pieces
     }
 
-    /// Whether bytes from a file make a list that can be used.
+    /// Reads a list from the bytes of a file and checks that it is usable.
     pub(crate) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
         // Of a former release it lacks what came last.
         let mut padded = bytes.to_vec();
@@ -331,7 +333,7 @@ impl List {
     }
 }
 
-/// Whether a path leads nowhere but below where it begins.
+/// Returns whether a path stays below its start.
 pub(super) fn is_within(path: &[u8]) -> bool {
     let mut names = path.split(|byte| *byte == b'/');
     names.all(|name| !matches!(name, b"" | b"." | b"..") && !name.contains(&0))
@@ -350,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Files of these sizes at one source.
+    /// Returns a list of files of these sizes at one source.
     fn list(sizes: &[u64]) -> List {
         let files = sizes.iter().enumerate().map(|(place, size)| File {
             path: format!("f{place}").into_bytes(),
@@ -399,7 +401,7 @@ mod tests {
             .map(|held| (held.bytes.get(), held.sources[0].get()))
             .collect();
         assert_eq!(holdings, [(30, 5), (30, 7), (40, 5)]);
-        // No chunk is of two runs.
+        // No chunk belongs to two runs.
         let cut = list.cut(Bytes::new(25)).unwrap();
         let ranges: Vec<_> = (0..cut.chunks()).map(|chunk| cut.range(chunk)).collect();
         assert_eq!(ranges, [0..25, 25..30, 30..55, 55..60, 60..85, 85..100]);

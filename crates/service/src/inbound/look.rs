@@ -1,4 +1,4 @@
-//! Looks at the sources of a stage-in: what each holds.
+//! Lists the sources of a stage-in.
 
 use std::{
     path::Path,
@@ -27,16 +27,16 @@ use crate::credentials::Behalf;
 /// Directories listed at once at each source.
 const LISTED_AT_ONCE: usize = 16;
 
-/// What to try with more files than may be.
+/// Advice if there are more files than allowed.
 const SMALLER: &str = "stage in its directories one by one";
 
-/// Everything is opened through one, so that the caps of a profile hold for all requests together.
+/// Shared by all, so that a profile's limits hold for all requests together.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::new(None, Vec::new()));
 
 /// Opens a source.
 ///
 /// # Errors
-/// As [`open_at`].
+/// Errors of [`open_at`].
 pub(crate) async fn open(
     address: &str,
     profile: Option<&String>,
@@ -49,7 +49,7 @@ pub(crate) async fn open(
 /// Opens an address.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for an address that makes no sense, and what opening it brings.
+/// [`ErrorKind::Invalid`] for an invalid address, and errors of opening it.
 pub(crate) async fn open_at(
     address: &str,
     profile: Option<&String>,
@@ -60,10 +60,10 @@ pub(crate) async fn open_at(
     open_location(location, profile, behalf, DraftRules::default()).await
 }
 
-/// Opens what an address stands for.
+/// Opens the endpoint of an address.
 ///
 /// # Errors
-/// What opening it brings.
+/// Errors of opening it.
 pub(crate) async fn open_location(
     location: Location,
     profile: Option<&String>,
@@ -77,10 +77,11 @@ pub(crate) async fn open_location(
     access.open(location, rules).await
 }
 
-/// Fails for a place among the system's own files, as those of `/proc`, by whichever name: there lies what this process has open.
+/// Refuses a path among the system's own files, such as `/proc`, by any name: this process's open
+/// files lie there.
 async fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
     let below = path.to_owned();
-    // A mount may never answer: who asked waits no longer for that.
+    // A mount may never answer, so the caller stops waiting.
     let is_one = move || {
         let opened = match Beneath::open_source(&below, false) {
             Err(Errno::NOTDIR) => Beneath::open_source(below.parent().unwrap_or(&below), false),
@@ -103,10 +104,10 @@ async fn refuse_system(path: &Path, behalf: &Behalf) -> Result<()> {
     )
 }
 
-/// Spells the place that a location stands for in one way.
+/// Returns one canonical spelling of a location.
 ///
 /// # Errors
-/// As [`resolve`].
+/// Errors of [`resolve`].
 pub(crate) fn spelling(
     location: Location,
     profile: Option<&String>,
@@ -115,10 +116,11 @@ pub(crate) fn spelling(
     behalf.access(&with(profile), &location)?.spelling(location)
 }
 
-/// Fails where nobody knows the host that an address names, and no profile has its name. Blocking.
+/// Refuses an address whose host is neither known nor the name of a profile. Blocking.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`], with the profile that was meant, perhaps; that the profiles can't be read.
+/// [`ErrorKind::NotFound`], with the profile that was probably meant; that the profiles can't be
+/// read.
 pub(crate) fn refuse_unknown_host(
     address: &str,
     profile: Option<&String>,
@@ -129,26 +131,26 @@ pub(crate) fn refuse_unknown_host(
     tokio::task::block_in_place(|| access.refuse_unknown_host(&location))
 }
 
-/// Where a location really is: `NAME:path` lies below the address of the credential or the profile NAME.
+/// Resolves a location: `NAME:path` lies below the address of the credential or the profile NAME.
 ///
 /// # Errors
-/// That the profiles can't be read, and that there is no such credential.
+/// Fails if the profiles can't be read or no such credential exists.
 pub(crate) fn resolve(behalf: &Behalf, location: Location) -> Result<Location> {
     behalf.access(&ACCESS, &location)?.resolve(location)
 }
 
-/// What the profile of a source says of reading there.
+/// Terms of reading from a source, by its profile.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Terms {
     pub(super) prices: Prices,
-    /// The most that is read in a second.
+    /// Rate limit of reading.
     pub(super) rate_max: Option<ByteRate>,
 }
 
-/// On which terms each source is read, as their profiles say now.
+/// Returns the terms on which each source is read, by the current profiles.
 ///
 /// # Errors
-/// That the profiles can't be read, and that there is no such credential.
+/// Fails if the profiles can't be read or no such credential exists.
 pub(super) fn terms(wanted: &StageIn, behalf: &Behalf) -> Result<Vec<Terms>> {
     let profile = wanted.profile.as_ref();
     let of = |address: &String| {
@@ -162,10 +164,10 @@ pub(super) fn terms(wanted: &StageIn, behalf: &Behalf) -> Result<Vec<Terms>> {
     wanted.sources.iter().map(of).collect()
 }
 
-/// The most that goes to an address or comes from there in a second, as its profile says now.
+/// Returns the rate limit of an address in either direction, by its current profile.
 ///
 /// # Errors
-/// As [`resolve`].
+/// Errors of [`resolve`].
 pub(crate) fn rate_max(
     address: &str,
     profile: Option<&String>,
@@ -182,42 +184,43 @@ fn with(profile: Option<&String>) -> Access {
     }
 }
 
-/// Whether the service's user has a profile of that name.
+/// Returns whether the service's user has a profile of that name.
 ///
 /// # Errors
-/// That the profiles can't be read.
+/// Fails if the profiles can't be read.
 pub(crate) fn has_profile(name: &str) -> Result<bool> {
     ACCESS.has_profile(name)
 }
 
-/// Whether a profile of the service's user is for this place, and not for any other that it could be sent to.
+/// Returns whether a profile of the service's user is for this place, and for no other place that
+/// its secrets could be sent to.
 ///
 /// # Errors
-/// That the profiles can't be read.
+/// Fails if the profiles can't be read.
 pub(crate) fn covers(name: &str, location: Location) -> Result<bool> {
     ACCESS.covers(name, location)
 }
 
-/// The same of a profile that is named after a host, as FTS has it.
+/// Returns [`covers`] for a profile that is named after a host, as in FTS.
 ///
 /// # Errors
-/// As [`covers`].
+/// Errors of [`covers`].
 pub(crate) fn covers_host(name: &str, location: Location) -> Result<bool> {
     ACCESS.covers_host(name, location)
 }
 
-/// What one source holds.
+/// Contents of one source.
 pub(super) struct Held {
     pub(super) is_single: bool,
-    /// What it is itself, where that is a directory.
+    /// Metadata of the source itself, if it is a directory.
     pub(super) root: Stamp,
-    /// By their paths.
+    /// Directories by path.
     pub(super) directories: Vec<(Vec<u8>, Stamp)>,
-    /// By their paths.
+    /// Files by path.
     pub(super) files: Vec<(File, Stamp)>,
 }
 
-/// Looks at all sources, and sees that what several hold is the same.
+/// Lists all sources and checks that the files they share are equal.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Conflict`] where two differ in a file, and

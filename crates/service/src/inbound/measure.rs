@@ -1,4 +1,4 @@
-//! Measures how fast sources give what is read there, before something is promised on a guess.
+//! Measures how fast sources deliver, before a deadline is promised on a guess.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::{
     outbound::measure::{FROM_BYTES, SHARE, TRIAL_BYTES_MAX, WITHIN, is_measured, told},
 };
 
-/// A source that was measured: its number, the name of the way from there, and what the mind is told of it.
+/// Measurement of a source: its number, the name of its path, and the inputs for the mind.
 pub(super) type Measured = (SourceId, String, Vec<Input>);
 
-/// Measures the ways from sources of which nothing is known, where much is to come from there and reading costs nothing. A trial
-/// that fails tells nothing: that shows again when it moves.
+/// Measures the paths from unmeasured sources if much is to come from there and reading costs
+/// nothing. A failed probe reports nothing: the fault shows again when data moves.
 pub(super) async fn before(
     centre: &Centre,
     record: &RequestRecord,
@@ -56,7 +56,7 @@ pub(super) async fn before(
     join_all(trials).await.into_iter().flatten().collect()
 }
 
-/// Whether a trial of a source tells anything and costs nothing.
+/// Returns whether probing a source is useful and free of cost.
 fn is_wanted(centre: &Centre, wanted: &StageIn, behalf: &Behalf, place: usize, way: &str) -> bool {
     let location = Location::parse(wanted.sources[place].as_ref());
     let is_far = location.is_ok_and(|location| !matches!(location, Location::Local(_)));
@@ -72,7 +72,7 @@ fn is_wanted(centre: &Centre, wanted: &StageIn, behalf: &Behalf, place: usize, w
     is_far && !is_known() && is_free()
 }
 
-/// Reads some of the largest file that lies at a source.
+/// Reads part of the largest file at a source.
 async fn trial(
     wanted: &StageIn,
     behalf: &Behalf,

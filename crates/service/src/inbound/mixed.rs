@@ -1,4 +1,4 @@
-//! Files that come of several sources, of which no source keeps a checksum.
+//! Files that come from several sources, none of which keeps a checksum.
 //!
 //! A file that two or three chunks share comes from one source, whichever the mind asks for them, for as long as that one gives it, and so
 //! does a larger one of which nothing shows that its sources hold the same. Where it came of two all the same, it is compared with what one
@@ -21,19 +21,19 @@ pub(super) const CHUNKS_MAX: u64 = 2;
 const ORIGIN: u64 = 1 << 63;
 const PLACE_SHIFT: u32 = 48;
 
-/// Where files came from.
+/// Sources of the fetched bytes, by file.
 #[derive(Debug, Default)]
 pub(super) struct Mixed {
     known: Mutex<Known>,
-    /// Held while what is known is kept, so that nothing older takes its place.
+    /// Held while the state is saved, so that no older state replaces it.
     keeping: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The place that each comes from.
+    /// Source that each file comes from.
     from: HashMap<usize, Origin>,
-    /// Those that came of several.
+    /// Files whose bytes came from several sources.
     mixed: BTreeSet<usize>,
     /// Where the large ones came from last, which is kept: of one of them much was read when the service ends.
     large: BTreeMap<usize, usize>,
@@ -41,9 +41,9 @@ struct Known {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// Asked for there.
+    /// Requested from this source.
     Asked(usize),
-    /// Some of it came from there.
+    /// Received in part from this source.
     Came(usize),
     /// Some of it came from there, which then failed once: the next one that is asked may give more of it.
     Left(usize),
@@ -52,7 +52,7 @@ enum Origin {
 }
 
 impl Mixed {
-    /// As it was kept; some of these files came before.
+    /// Restores the kept state; some of these files had arrived in part before.
     pub(super) fn restore(kept: &[u8], partly: impl Iterator<Item = usize>) -> Self {
         let (numbers, _) = kept.as_chunks::<8>();
         let numbers = numbers.iter().copied().map(u64::from_le_bytes);
@@ -81,7 +81,7 @@ impl Mixed {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place that a file is to come from, when the mind asks at another.
+    /// Returns the source for a file, when the mind asks for another.
     fn place(&self, file: usize, asked: usize) -> usize {
         let mut known = self.known();
         match known.from.entry(file).or_insert(Origin::Asked(asked)) {
@@ -90,7 +90,7 @@ impl Mixed {
         }
     }
 
-    /// The place did not give it: the next one that is asked may.
+    /// Notes that a source failed to deliver a file: the next one asked may.
     fn give_up(&self, file: usize, place: usize) {
         let mut known = self.known();
         match known.from.get(&file) {
@@ -118,10 +118,10 @@ impl Mixed {
         is_mixed || is_new
     }
 
-    /// Keeps those that came of several, as they are known then.
+    /// Keeps the files that came from several sources, as known now.
     ///
     /// # Errors
-    /// Those of `keep`.
+    /// Errors of `keep`.
     pub(super) fn keep(&self, keep: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let _alone = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers: Vec<u64> = {
@@ -141,7 +141,7 @@ impl Mixed {
     }
 }
 
-/// Whether a file is to come from one source, where nobody keeps a checksum of it.
+/// Returns whether a file should come from one source if no source keeps a checksum of it.
 pub(super) fn is_watched(list: &List, chunk_bytes: u64, file: usize) -> bool {
     let mut sources = (0..list.singles.len()).filter(|source| list.entry(*source, file).is_some());
     list.is_apart(file)
@@ -153,7 +153,7 @@ impl Stage {
         is_watched(&self.list, self.cut.chunk_size().get(), file)
     }
 
-    /// The place that a piece of a file is to be read at, when the mind asks at another.
+    /// Returns the source for a piece of a file, when the mind asks for another.
     pub(super) fn place_of(&self, file: usize, asked: usize, is_whole: bool) -> usize {
         let place = self.sums.place(file, asked);
         match place == asked && !is_whole && self.is_watched(file) {
@@ -179,7 +179,7 @@ impl Stage {
         self.mixed.give_up(file, place);
     }
 
-    /// Notes that a piece of a file came from a place, durable where it is needed.
+    /// Records that a piece of a file came from a source, durably if needed.
     ///
     /// # Errors
     /// The operating system's.
@@ -193,10 +193,11 @@ impl Stage {
         }
     }
 
-    /// What a source holds of a file that came of several, none of which keeps anything of it; none of any other.
+    /// Returns the checksum of one source's bytes of a file that came from several sources, none of
+    /// which keeps a checksum. Returns none for other files.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where none of them can be read now.
+    /// [`ErrorKind::Busy`] if no source can be read now.
     pub(super) async fn hold_mixed(
         self: &Arc<Self>,
         file: usize,

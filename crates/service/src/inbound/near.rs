@@ -1,4 +1,5 @@
-//! Depots near the centre, on which a stage-in waits until it is welcome: chunks go there whole, and come back.
+//! Depots near the centre where a stage-in waits until its not-before time: whole chunks go there
+//! and come back.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -18,13 +19,13 @@ use crate::{
     hands::Metered,
 };
 
-/// How often it is looked at what came from a depot.
+/// Interval between looks at bytes that a depot delivered.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Memory for chunks on their way to such depots, of all stage-ins together, in MiB.
 pub(super) const MEMORY_MEBI: u32 = 512;
 
-/// Waits until there is memory for a chunk, which is taken for as long as what this returns is held.
+/// Waits for memory for a chunk, which is held until the returned value is dropped.
 pub(super) async fn reserve(
     memory: &Arc<Semaphore>,
     stage: &Stage,
@@ -36,22 +37,22 @@ pub(super) async fn reserve(
     Arc::clone(memory).acquire_many_owned(mebi).await.ok()
 }
 
-/// What the journal calls a depot as a source.
+/// Returns the journal's name of a depot as a source.
 pub(super) fn way(name: &str) -> String {
     format!("depot:{name}")
 }
 
-/// Whether what was noted of a chunk says that it is here. Of one that lies near the centre only, the digest is noted as
-/// that of its copy there, too.
+/// Returns whether a chunk is here by its record. A chunk that lies only near the centre has the
+/// digest of its copy there on record too.
 pub(super) fn is_here(known: &ChunkRecord) -> bool {
     known.digests.len() == 1
 }
 
-/// Why a chunk did not come to lie at a depot.
+/// Reason why a chunk does not lie at a depot.
 pub(super) enum Failure {
-    /// Its source did not give it.
+    /// The source failed to deliver it.
     Source(Error),
-    /// The depot did not take it.
+    /// The depot failed to store it.
     Depot(Fault),
 }
 
@@ -64,10 +65,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Reads a chunk from a source and stores it at a depot; returns what is to be noted of it.
+/// Reads a chunk from a source, stores it at a depot, and returns the record.
 ///
 /// # Errors
-/// Whose fault it was that it is not there.
+/// The failed end, with its error.
 pub(super) async fn prestage(
     stage: &Arc<Stage>,
     source: SourceId,
@@ -106,10 +107,10 @@ pub(super) async fn prestage(
     })
 }
 
-/// Brings a chunk from the depot on which it waits, and returns its digest, once it is durable.
+/// Fetches a chunk from the depot where it waits, and returns its digest once it is durable.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when the depot does not hold it, its own, and what writing brings.
+/// [`ErrorKind::NotFound`] if the depot does not hold it, the depot's own, and errors of writing.
 pub(super) async fn fetch(
     stage: &Arc<Stage>,
     name: &str,
@@ -134,7 +135,7 @@ pub(super) async fn fetch(
     chunk::write_whole(stage, chunk, bytes).await
 }
 
-/// Reads a chunk, and counts what comes while it comes.
+/// Reads a chunk, and counts its bytes as they arrive.
 async fn read(
     stage: &Stage,
     depot: &Depot,

@@ -1,4 +1,4 @@
-//! Whether there is room for a stage-in where it goes.
+//! Checks for room for a stage-in at its destination.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -7,11 +7,11 @@ use posthaste_types::{Bytes, RequestId};
 
 use crate::driver::Centre;
 
-/// Sees that the file system of a destination has room for so much, beside what other stage-ins that were
-/// taken still need there. `own` is not counted among those.
+/// Checks that the destination's file system has room for this much, beside what other accepted
+/// stage-ins still need there. `own` is not counted among those.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Full`] when it has not, and the operating system's.
+/// At [`Locus::Destination`]: [`ErrorKind::Full`] if it has not, and the operating system's.
 pub(super) fn check(
     centre: &Centre,
     own: RequestId,
@@ -36,7 +36,7 @@ pub(super) fn check(
     for (request, missing) in live {
         let record = centre.store.request(request)?;
         let there = Path::new(&record.destination).parent().map(fs::metadata);
-        // One whose place can't be looked at takes nothing there now.
+        // A stage-in whose destination can't be examined takes no room now.
         if let Some(Ok(there)) = there
             && there.dev() == device
         {
@@ -85,7 +85,7 @@ mod tests {
             ),
             "{said}"
         );
-        // More was promised than there is: somebody else wrote there.
+        // More was promised than is free: others wrote there.
         assert!(check(1, 5, 9).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A stage-in that is under way: its list, its sources, its draft, and which chunks are here.
+//! Stage-in under way: its list, its sources, its draft, and its chunks.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -36,18 +36,18 @@ use super::{
 use crate::credentials::Behalf;
 use crate::store::Store;
 
-/// Files that are held open at their sources: a chunk of large files follows on the one before.
+/// Files held open at their sources, since chunks of a large file follow each other.
 const READERS_MAX: usize = 512;
 
-/// Who writes a chunk, and what it turned out to be.
+/// State of a chunk: its writer and its digest.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// The fetch that writes it; none: 0.
+    /// Number of the fetch that writes it; 0 for none.
     pub(super) writer: u64,
     pub(super) done: Option<Digest>,
-    /// What it is, where it lies at a depot near the centre.
+    /// Digest of the chunk if it lies at a depot near the centre.
     pub(super) near: Option<Digest>,
-    /// Of files that go on in other chunks: what came of them here.
+    /// Checksum states of files that continue in other chunks.
     pub(super) sums: Vec<(usize, StoredSum)>,
 }
 
@@ -59,15 +59,15 @@ pub(super) struct Stage {
     pub(super) draft: Draft,
     store: Arc<Store>,
     pub(super) wanted: StageIn,
-    /// As whom its files are touched.
+    /// Account that touches the files.
     pub(super) behalf: Behalf,
-    /// The number of each source, in their order.
+    /// Numbers of the sources, in order.
     numbers: Vec<SourceId>,
-    /// The depots near the centre on which it may wait, by as what they are read.
+    /// Depots near the centre where it may wait, by their source number.
     near: Vec<(SourceId, String)>,
-    /// What it is called there.
+    /// Id of the dataset at the depots.
     pub(super) dataset: DatasetId,
-    /// By when it was wanted as it was asked for.
+    /// Deadline as it was requested.
     pub(super) deadline: Timestamp,
     endpoints: Vec<OnceCell<Arc<dyn Endpoint>>>,
     readers: Mutex<Readers>,
@@ -80,15 +80,15 @@ pub(super) struct Stage {
     pub(super) prices: Vec<(u64, u64)>,
     pub(super) told: Told,
     fetches: AtomicU64,
-    /// Nothing is written any more.
+    /// Set once nothing is written any more.
     is_over: RwLock<bool>,
 }
 
 impl Stage {
-    /// Opens a stage-in where it stands.
+    /// Resumes a stage-in from its records.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when its list isn't there, and the journal's.
+    /// [`ErrorKind::NotFound`] if its list is missing, and the journal's.
     pub(super) async fn open(store: &Arc<Store>, request: RequestId) -> Result<Self> {
         let store = Arc::clone(store);
         let opening = tokio::task::spawn_blocking(move || Self::open_here(store, request));
@@ -162,16 +162,16 @@ impl Stage {
         })
     }
 
-    /// The place of a source.
+    /// Returns the index of a source.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when it is none of this stage-in.
+    /// [`ErrorKind::NotFound`] if the stage-in has no such source.
     pub(super) fn place(&self, source: SourceId) -> Result<usize> {
         let place = self.numbers.iter().position(|number| *number == source);
         place.ok_or_else(|| Error::new(ErrorKind::NotFound, "read", format!("source {source}")))
     }
 
-    /// The name of the depot near the centre that a source is.
+    /// Returns the name of the depot near the centre behind a source.
     pub(super) fn near(&self, source: SourceId) -> Option<&str> {
         let mut near = self.near.iter();
         let found = near.find(|(number, _)| *number == source);
@@ -184,10 +184,10 @@ impl Stage {
         self.endpoints[place].get_or_try_init(open).await
     }
 
-    /// A file at a source, open as it was when it was looked at.
+    /// Opens a file at a source as it was when listed.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] when it is no longer that, and the endpoint's.
+    /// [`ErrorKind::Changed`] if it changed, and the endpoint's.
     pub(super) async fn reader(&self, place: usize, file: usize) -> Result<Arc<dyn Reader>> {
         let key = (place, file);
         if let Some(known) = self.readers().get(&key).cloned() {
@@ -196,7 +196,7 @@ impl Stage {
         let endpoint = self.endpoint(place).await?;
         let path = self.list.path_there(place, file);
         let entry = self.list.entry(place, file).ok_or_else(|| {
-            // It is never asked for what it lacks.
+            // No endpoint is asked for an operation it lacks.
             Error::new(ErrorKind::Other, "read", endpoint.show(path)).at(Locus::Source)
         })?;
         let reader = endpoint.open(path, &entry).await?;
@@ -217,7 +217,7 @@ impl Stage {
         Ok(reader)
     }
 
-    /// Forgets an open file: it is opened anew.
+    /// Closes a file, so that it is opened anew.
     pub(super) fn close_reader(&self, place: usize, file: usize) {
         self.readers().remove(&(place, file));
     }
@@ -226,7 +226,7 @@ impl Stage {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pieces of a chunk.
+    /// Returns the pieces of a chunk.
     pub(super) fn pieces(&self, chunk: ChunkIndex) -> Vec<Piece> {
         self.list.pieces(&self.starts, self.range(chunk))
     }
@@ -240,24 +240,25 @@ impl Stage {
         Arc::clone(slots.entry(chunk).or_default())
     }
 
-    /// A number that tells a fetch from all others.
+    /// Returns a unique number for a fetch.
     pub(super) fn next_fetch(&self) -> u64 {
         self.fetches.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Leave to write to the draft, which stays for as long as it is held; none once the stage-in is over.
+    /// Returns a guard that allows writing to the draft and keeps it in place; none once the
+    /// stage-in has ended.
     pub(super) fn leave(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let is_over = self.is_over.read().unwrap_or_else(PoisonError::into_inner);
         if *is_over { None } else { Some(is_over) }
     }
 
-    /// Ends all writing: waits for those that have leave, and gives none any more.
+    /// Ends all writing: waits for current writers, and admits no more.
     fn end(&self) {
         let mut is_over = self.is_over.write().unwrap_or_else(PoisonError::into_inner);
         *is_over = true;
     }
 
-    /// The chunks that are noted and whose files are there.
+    /// Returns the chunks that are recorded and whose files exist.
     ///
     /// # Errors
     /// The journal's.
@@ -298,7 +299,7 @@ impl Stage {
         .await
     }
 
-    /// Whether what lies in the draft of a chunk is what was noted of it.
+    /// Returns whether the draft of a chunk matches the chunk's record.
     fn is_as_noted(&self, known: &ChunkRecord) -> bool {
         let mut hasher = blake3::Hasher::new();
         let mut take = |bytes: &[u8]| {
@@ -313,7 +314,7 @@ impl Stage {
         read.is_ok() && known.digests.first() == Some(&digest)
     }
 
-    /// Sees that all is there of a draft of which some was lost.
+    /// Fails if a draft that lost some files is no longer complete.
     fn refuse_lost(&self) -> Result<()> {
         if !self.draft.has_lost() {
             return Ok(());
@@ -329,17 +330,18 @@ impl Stage {
             .at(Locus::Destination))
     }
 
-    /// Whether it got its name, and nobody was told.
+    /// Returns whether the stage-in was published but not yet reported.
     fn has_landed(&self) -> bool {
         let noted = self.store.landing(self.request);
         noted.is_some_and(|noted| self.draft.has_landed(&noted))
     }
 
-    /// Gives the files their names, all at once, and tells what they are without there.
+    /// Publishes all files at once under their names, and returns the attributes that could not be
+    /// kept.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when something came to be at the destination, [`ErrorKind::Corrupt`] when a file is not what its source
-    /// keeps, and the operating system's.
+    /// [`ErrorKind::Conflict`] if something appeared at the destination, [`ErrorKind::Corrupt`] if
+    /// a file does not match its source's checksum, and the operating system's.
     pub(super) async fn land(self: &Arc<Self>) -> Result<Unkept> {
         if !self.blocking(|stage| Ok(stage.has_landed())).await? {
             self.compare_spread().await?;
@@ -371,7 +373,7 @@ impl Stage {
         .await
     }
 
-    /// Keeps which files came of several sources.
+    /// Records which files came from several sources.
     ///
     /// # Errors
     /// The operating system's.
@@ -380,7 +382,7 @@ impl Stage {
             .keep(|kept| self.store.keep_mixed(self.request, kept))
     }
 
-    /// Removes what was written.
+    /// Removes the draft.
     ///
     /// # Errors
     /// The operating system's.
@@ -409,10 +411,11 @@ impl Stage {
     }
 }
 
-/// Whether a stage-in can go there: nothing is there, and its parent is a directory that may be written to.
+/// Checks that a stage-in can go to its destination: nothing is there, and the parent is a writable
+/// directory.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when something is there, [`ErrorKind::NotFound`] when its parent isn't.
+/// [`ErrorKind::Conflict`] if something is there, [`ErrorKind::NotFound`] if the parent isn't.
 pub(super) fn check_destination(destination: &str) -> Result<()> {
     let path = Path::new(destination);
     let invalid = |why: &str, hint: &str| {
@@ -451,7 +454,7 @@ pub(super) fn check_destination(destination: &str) -> Result<()> {
         Access::WRITE_OK | Access::EXEC_OK,
         AtFlags::EACCESS,
     );
-    // Where the kernel can't tell it is seen when the first chunk is here.
+    // If the kernel can't check this, the first chunk shows it.
     match may {
         Err(cause @ (Errno::ACCESS | Errno::ROFS)) => {
             let shown = parent.display().to_string();
@@ -462,11 +465,11 @@ pub(super) fn check_destination(destination: &str) -> Result<()> {
     }
 }
 
-/// The files that are to come from one source and of which only some is known to have come.
+/// Returns the files that should come from one source and have arrived only in part.
 fn partly(list: &List, cut: &Cut, known: &[ChunkRecord]) -> BTreeSet<usize> {
     let starts = list.starts();
     let known: BTreeSet<u32> = known.iter().map(|known| known.chunk.get()).collect();
-    // Only at its ends a chunk has some of a file.
+    // A chunk has parts of files only at its ends.
     let ends = |chunk: u32| {
         let pieces = list.pieces(&starts, cut.range(chunk));
         let ends = [pieces.first(), pieces.last()].map(|piece| piece.map(|piece| piece.file));

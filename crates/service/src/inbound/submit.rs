@@ -1,4 +1,4 @@
-//! Takes a stage-in: writes it down, looks at its sources, hands it to the mind.
+//! Accepts a stage-in: records it, lists its sources, and submits it to the mind.
 
 use std::{ffi::OsStr, path::Path, sync::Arc};
 
@@ -29,15 +29,14 @@ use crate::{
     wishes,
 };
 
-/// Sources of one stage-in.
+/// Most sources of one stage-in.
 pub(super) const SOURCES_MAX: usize = 16;
-/// Bytes of an address or path.
+/// Longest address or path, in bytes.
 const ADDRESS_BYTES_MAX: usize = 8192;
-/// Checks a stage-in and writes it down. Submitting the same submission id again gives back the
-/// request of the first time.
+/// Checks a stage-in and records it. Submitting a submission id again returns the first request.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] when something lies at the
+/// [`ErrorKind::Invalid`] for invalid options, [`ErrorKind::Conflict`] if something lies at the
 /// destination, and the journal's.
 pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestRecord, bool)> {
     let _turn = centre.turns.wait(new.submission_id.as_deref());
@@ -57,11 +56,11 @@ pub(crate) fn accept(centre: &Centre, new: &api::NewStageIn) -> Result<(RequestR
     Ok((record, true))
 }
 
-/// What would be decided of a stage-in, were it submitted: asked of a copy of the mind, so that nothing
+/// Returns the decision that a stage-in would get. It is asked of a copy of the mind, so nothing
 /// changes.
 ///
 /// # Errors
-/// As [`accept`], and what looking at the sources brings.
+/// Errors of [`accept`] and of examining the sources.
 pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Result<api::Request> {
     let owner = new.owner.as_deref().unwrap_or_default();
     let leave = centre.scans.rehearse(owner).await;
@@ -78,7 +77,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     record.scan = Some(sealed(&list));
     let measured = measure::before(centre, &record, &behalf, &list).await;
     let mut mind = centre.copy_of_mind()?;
-    // Sources that are known keep their forecasts; others get numbers that nobody has.
+    // Known sources keep their forecasts; others get unused numbers.
     let known: Vec<(SourceId, String)> = mind
         .sources()
         .map(|view| (view.source, view.name))
@@ -103,7 +102,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
     Ok(shown(centre, &mind, &record))
 }
 
-/// Looks at the sources of a request and keeps what they hold.
+/// Lists the sources of a request and stores the list.
 ///
 /// # Errors
 /// What looking brings, and the operating system's.
@@ -127,7 +126,7 @@ pub(crate) async fn scan(
     Ok(scan)
 }
 
-/// Sees that what was found has room where it goes, and a name each.
+/// Checks that the destination has room for the files, and that their names are valid there.
 fn check_there(
     centre: &Centre,
     record: &RequestRecord,
@@ -163,14 +162,15 @@ pub(super) fn chunk_size_for(bytes: Bytes) -> Bytes {
     })
 }
 
-/// Its sources can't be used any more as they could when they were looked at: the stage-in fails, and nothing else.
+/// Fails a stage-in, and nothing else, if its sources are no longer usable as they were when
+/// listed.
 fn give_up(centre: &Centre, request: RequestId, error: &Error) -> Result<()> {
     tracing::warn!(%request, "{error}");
     let scan = submit::failed(error);
     tokio::task::block_in_place(|| centre.keep_scan(request, scan, None))
 }
 
-/// Hands a stage-in whose sources were looked at to the mind. One whose profile or credentials are gone since fails.
+/// Submits a listed stage-in to the mind. It fails if its profile or credentials have gone since.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.
@@ -209,7 +209,7 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     Ok(())
 }
 
-/// The names of the depots near the centre on which one that is asked for may wait.
+/// Returns the names of the depots near the centre where a requested stage-in may wait.
 fn via(centre: &Centre, new: &api::NewStageIn) -> Result<Vec<String>> {
     if new.via.len() > NearDepot::MOST {
         let why = format!("a stage-in waits on {} depots at most", NearDepot::MOST);
@@ -218,13 +218,13 @@ fn via(centre: &Centre, new: &api::NewStageIn) -> Result<Vec<String>> {
     submit::via(centre, &new.via)
 }
 
-/// The depots near the centre on which it may wait.
+/// Returns the depots near the centre where it may wait.
 fn near(centre: &Centre, record: &RequestRecord) -> Vec<Arc<Depot>> {
     let named = record.via.iter();
     named.filter_map(|name| centre.depots.named(name)).collect()
 }
 
-/// What the mind is told of them.
+/// Returns the inputs that report depots near the centre for which the stage-in may wait.
 fn may_wait(request: RequestId, depots: Vec<(SourceId, Arc<Depot>)>) -> Vec<Input> {
     if depots.is_empty() {
         return Vec::new();
@@ -245,7 +245,7 @@ fn may_wait(request: RequestId, depots: Vec<(SourceId, Arc<Depot>)>) -> Vec<Inpu
         .collect()
 }
 
-/// What the mind is told of a stage-in.
+/// Returns the inputs for the mind that submit a stage-in.
 fn inputs(
     record: &RequestRecord,
     numbers: &[(SourceId, String)],
@@ -307,7 +307,8 @@ fn inputs(
         .collect()
 }
 
-/// What the mind is told of what it may cost, and of what its sources cost, where there is anything to tell.
+/// Returns the inputs for the mind about the request's budget and its sources' costs, if there are
+/// any.
 fn costs<'a>(
     request: RequestId,
     budget: Option<u64>,
@@ -326,7 +327,7 @@ fn costs<'a>(
     is_said.then_some(Input::StageInTold { request, news })
 }
 
-/// What the mind is told of whose it is, where anybody said that.
+/// Returns the input that reports owner and project, if either is given.
 pub(crate) fn whose(request: RequestId, wishes: &Wishes) -> Option<Input> {
     let (owner, project) = (wishes.owner.clone(), wishes.project.clone());
     let is_said = !owner.is_empty() || !project.is_empty();
@@ -338,10 +339,10 @@ fn invalid(what: &str, why: &str) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
 }
 
-/// Sees that an address can be that of a source.
+/// Checks that an address can be a source.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what can't be read, and for relative paths.
+/// [`ErrorKind::Invalid`] for an unreadable address, and for a relative path.
 pub(crate) fn check_source(address: &str) -> Result<()> {
     let location = Location::parse(OsStr::new(address))?;
     let is_relative = matches!(&location, Location::Local(path) if !path.is_absolute());
@@ -352,7 +353,7 @@ pub(crate) fn check_source(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sees that it can come from there, and go there.
+/// Checks both ends of a stage-in.
 fn check_ends(centre: &Centre, new: &api::NewStageIn) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for address in &new.sources {

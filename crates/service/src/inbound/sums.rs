@@ -1,5 +1,5 @@
-//! Compares files that come in several chunks with the checksums that their sources keep. A file that comes in one is compared when it
-//! does.
+//! Compares files of several chunks with the checksums that their sources keep. A file within one
+//! chunk is compared when that chunk arrives.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -12,17 +12,19 @@ use posthaste_types::ChunkIndex;
 
 use super::{stage::Stage, union::differs};
 
-/// What is known of the files of a stage-in that come in several chunks.
+/// Checksums of stage-in files that span several chunks.
 #[derive(Debug, Default)]
 pub(super) struct Sums(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What sources keep of each that was read since the service began, with their places.
+    /// Checksums that the sources keep, by file and source place, of each file read since the
+    /// service started.
     told: HashMap<usize, BTreeMap<usize, Option<StoredSum>>>,
-    /// Files that came of several sources and were not what one keeps: from where alone each comes then.
+    /// Sources for files that came from several and did not match one's checksum: each such file is
+    /// fetched again from one source alone.
     only: HashMap<usize, usize>,
-    /// Chunks of files that turned out not to be what their sources keep.
+    /// Chunks of files that do not match their sources' checksums.
     damaged: HashSet<ChunkIndex>,
 }
 
@@ -31,18 +33,19 @@ impl Sums {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the source at a place keeps of a file.
+    /// Records the checksum that the source at a place keeps of a file.
     pub(super) fn tell(&self, file: usize, place: usize, told: Option<StoredSum>) {
         let mut known = self.known();
         known.told.entry(file).or_default().insert(place, told);
     }
 
-    /// The place that a file comes from, when the mind asks at another.
+    /// Returns the source for a file, when the mind asks for another.
     pub(super) fn place(&self, file: usize, asked: usize) -> usize {
         self.known().only.get(&file).copied().unwrap_or(asked)
     }
 
-    /// The place did not give it: it may come from all again, and is compared again.
+    /// Notes that the source failed to deliver it: it may come from all sources again, and is
+    /// compared again.
     pub(super) fn give_up(&self, file: usize, place: usize) {
         let mut known = self.known();
         if known.only.get(&file) == Some(&place) {
@@ -50,27 +53,28 @@ impl Sums {
         }
     }
 
-    /// Whether a chunk has to be fetched again.
+    /// Returns whether a chunk must be fetched again.
     pub(super) fn is_damaged(&self, chunk: ChunkIndex) -> bool {
         self.known().damaged.contains(&chunk)
     }
 
-    /// It was fetched again.
+    /// Records that a chunk was fetched again.
     pub(super) fn mend(&self, chunk: ChunkIndex) {
         self.known().damaged.remove(&chunk);
     }
 }
 
-/// The pieces of a file, in their order.
+/// Pieces of a file, in order.
 type Pieces = Vec<(ChunkIndex, Range<u64>)>;
 
 impl Stage {
-    /// Compares each file that came in several chunks with what its sources keep of it, or hold where it came of several. What was read before a restart, or by a mover, is
-    /// read again where it lies.
+    /// Compares each file of several chunks with its sources' checksums, or with one source's bytes
+    /// if it came from several. Bytes read before a restart or by a mover are read back.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when one is not what a source keeps: all of it is fetched again then, from that source alone.
-    /// [`ErrorKind::Conflict`] when two sources keep what can't both be. The operating system's.
+    /// [`ErrorKind::Corrupt`] if a file does not match a source's checksum: all of it is then
+    /// fetched again from that source alone. [`ErrorKind::Conflict`] if two sources' checksums
+    /// contradict each other. The operating system's.
     pub(super) async fn compare_spread(self: &Arc<Self>) -> Result<()> {
         let mut failed = None;
         for (file, pieces) in self.spread() {
@@ -111,7 +115,7 @@ impl Stage {
             .at(Locus::Source)
     }
 
-    /// Fails where two sources keep of a file what can't both be.
+    /// Fails if two sources' checksums of a file contradict each other.
     fn refuse_contradiction(&self, file: usize, told: &[(usize, StoredSum)]) -> Result<()> {
         let Some((first, rest)) = told.split_first() else {
             return Ok(());
@@ -126,7 +130,7 @@ impl Stage {
         }
     }
 
-    /// The files that are of several chunks.
+    /// Returns the files that span several chunks.
     fn spread(&self) -> BTreeMap<usize, Pieces> {
         let mut spread: BTreeMap<usize, Pieces> = BTreeMap::new();
         for chunk in (0..self.cut.chunks()).map(ChunkIndex::new) {
@@ -140,8 +144,9 @@ impl Stage {
         spread
     }
 
-    /// What its sources keep of a file, with their places: all that were read, and where those keep nothing, the others until one does.
-    /// One that can't be asked any more keeps nothing up: what came of it is what it was then.
+    /// Returns the checksums that the sources of a file keep, with their places. These are all the
+    /// sources that were read; if those keep none, the others until one does. A source that can no
+    /// longer be asked delays nothing: its bytes are judged by what is known.
     async fn told(self: &Arc<Self>, file: usize) -> Vec<(usize, StoredSum)> {
         let mut told = self
             .sums
@@ -168,7 +173,7 @@ impl Stage {
             .collect()
     }
 
-    /// What came of a file, summed as its source does.
+    /// Computes the checksum of an arrived file by its source's algorithm.
     fn sum_of(&self, file: usize, pieces: &Pieces, way: StoredSum) -> Result<StoredSum> {
         let mut whole = way.summer();
         let path = &self.list.files[file].path;
@@ -203,7 +208,7 @@ impl Stage {
         Ok(sum)
     }
 
-    /// What people call a file.
+    /// Returns the name of a file for messages.
     pub(super) fn show(&self, file: usize) -> String {
         String::from_utf8_lossy(&self.list.files[file].path).into_owned()
     }

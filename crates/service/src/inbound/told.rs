@@ -1,4 +1,5 @@
-//! Modes and times that a source tells of a file when it is opened, and not when it is listed, as S3 does.
+//! Modes and times that a source reports when a file is opened, and not when it is listed, as S3
+//! does.
 
 use std::{
     collections::HashMap,
@@ -10,13 +11,13 @@ use posthaste_endpoint::{Entry, FileTime};
 
 use super::stage::Stage;
 
-/// Files that are asked for at once when all is here: those that were not opened by this process.
+/// Files asked about at once when all chunks are here: those that this process did not open.
 const ASKED_AT_ONCE: usize = 16;
 
-/// The mode and the time of a file, as far as they are told.
+/// Mode and time of a file, as far as they are reported.
 pub(super) type About = (Option<u32>, Option<FileTime>);
 
-/// What was told of the files of a stage-in, by their places.
+/// Metadata reported of the files of a stage-in, by their places.
 #[derive(Debug, Default)]
 pub(super) struct Told(Mutex<HashMap<usize, About>>);
 
@@ -25,7 +26,7 @@ impl Told {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what was told of a file where its listing told nothing.
+    /// Records the metadata of an opened file that its listing did not report.
     pub(super) fn note(&self, file: usize, listed: &Entry, opened: &Entry) {
         if listed.mode.is_none() && listed.mtime.is_none() {
             self.known().insert(file, (opened.mode, opened.mtime));
@@ -38,7 +39,8 @@ impl Told {
 }
 
 impl Stage {
-    /// Asks for what was told of no file so far. Of one that can't be asked any more nothing is known.
+    /// Asks for the metadata of files that are still without. A file that can no longer be asked
+    /// about stays without.
     pub(super) async fn ask_rest(self: &Arc<Self>) {
         let is_bare = |file: &usize| {
             let about = self.list.first_stamp(*file);

@@ -1,9 +1,9 @@
-//! What several sources hold together.
+//! Combines the contents of several sources.
 //!
-//! The same path with the same size is the same file, wherever it lies. The byte stream takes first what
-//! lies at one source, then what lies at two, and so on: a run for each set of sources, cut into chunks of its own, so
-//! that a chunk never mixes what lies at one source with what lies at another. Whoever may be asked for a
-//! chunk then has all of it.
+//! Files of equal path and size are the same file at every source. The byte stream begins with the
+//! files at one source, then those at two, and so on. Each set of sources has a run, cut into
+//! chunks of its own. So a chunk never mixes files of different sets, and every source of a chunk
+//! has all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,25 +16,25 @@ use super::{
     submit::SOURCES_MAX,
 };
 
-/// Runs that keep all their sources. Those of the fewest bytes beyond are taken from the first of theirs
-/// only, and together with what lies there alone that is one more run for each source.
+/// Runs that keep all their sources. Files of smaller runs count for their first source only: with
+/// the files that lie there alone they make one more run for each source.
 const RUNS_KEPT: usize = Cut::HOLDINGS_MAX - SOURCES_MAX;
 
-/// A set of sources: a bit for the place of each.
+/// Set of sources: a bit for each index.
 type Places = u32;
 
-/// One file at all its sources.
+/// File with all its sources.
 struct Found {
     file: File,
     places: Places,
-    /// What each of them said of it, by their places.
+    /// Metadata that each source reported, by source place.
     stamps: Vec<(usize, Stamp)>,
 }
 
-/// All that these sources hold, each of which is named by an address.
+/// Combines the contents of these sources, each named by an address.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where two differ in what they hold.
+/// [`ErrorKind::Conflict`] if two of them differ.
 pub(super) fn union(addresses: &[String], held: Vec<Held>) -> Result<List> {
     let singles: Vec<bool> = held.iter().map(|held| held.is_single).collect();
     let mut directories = BTreeMap::new();
@@ -84,10 +84,10 @@ pub(super) fn union(addresses: &[String], held: Vec<Held>) -> Result<List> {
     })
 }
 
-/// Puts files that lie at the same sources next to each other.
+/// Groups files that lie at the same sources.
 fn in_runs(singles: Vec<bool>, directories: Vec<Vec<u8>>, mut found: Vec<Found>) -> List {
     keep_largest(&mut found);
-    // Stable: within a run they stay in the order of their paths.
+    // The sort is stable: within a run files stay ordered by path.
     found.sort_by_key(|found| {
         let first = std::cmp::Reverse(found.places.reverse_bits());
         (found.places.count_ones(), first)
@@ -122,7 +122,7 @@ fn in_runs(singles: Vec<bool>, directories: Vec<Vec<u8>>, mut found: Vec<Found>)
     list
 }
 
-/// Forgets replicas where there are too many sets of sources to tell apart.
+/// Drops replicas if there are too many sets of sources to keep apart.
 fn keep_largest(found: &mut [Found]) {
     let mut bytes: BTreeMap<Places, u64> = BTreeMap::new();
     for found in found.iter() {
@@ -145,7 +145,7 @@ fn keep_largest(found: &mut [Found]) {
     }
 }
 
-/// Two sources hold something else where it should be the same.
+/// Returns the error for two sources that differ where they should be equal.
 pub(super) fn differs(one: &str, other: &str, what: &str) -> Error {
     Error::new(ErrorKind::Conflict, "stage in from", other)
         .cause(format!("it does not hold what {one} holds: {what}"))
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn more_sets_of_sources_than_are_told_apart_lose_replicas_and_no_file() {
-        // A file for each of 2^9 - 1 sets of nine sources, larger ones at more of them.
+        // Each of the 2^9 - 1 sets of nine sources has a file; sets of more sources have larger
+        // ones.
         let size = |set: u32| u64::from(set.count_ones()) * 1000 + u64::from(set);
         let path = |set: u32| format!("f{set:04}");
         let all = (0..9).map(|place| {

@@ -1,18 +1,20 @@
-//! How many jobs may be known, of all and of one user.
+//! Limits how many jobs may be known, in total and per user.
 
 use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_journal::{JobPhase, JobRecord, Journal, JournalError, PhaseName};
 
 use crate::http::Desk;
 
-/// Jobs that are not gone, all of which are looked through whenever the queue moved: one more is refused, as each that was
-/// overlooked could lose its data. A centre of ten thousand nodes has as many in its queue.
+/// Limit of jobs that are not gone, all of which are searched whenever the queue moves. One more is
+/// refused, because an overlooked job could lose its data. A centre of ten thousand nodes has this
+/// many in its queue.
 pub(super) const JOBS_MAX: u32 = 10_000;
-/// Of a service for all users: from so many on that are known a user who has more than the next of them has to wait, so that others
-/// find room. One who submits nothing but arrays with data of each job's own has ten thousands.
+/// Number of known jobs from which, on a service for all users, a user with more than
+/// [`OF_ONE_MAX`] must wait, so that others find room. A user who submits only arrays with data for
+/// each job has tens of thousands.
 const SHARED_FROM: u32 = JOBS_MAX / 2;
 const OF_ONE_MAX: u32 = JOBS_MAX / 8;
-/// Keeps a job that was told of, unless there is no room for one more; why there is none.
+/// Keeps a newly registered job, or returns why there is no room for it.
 ///
 /// # Errors
 /// The journal's.
@@ -31,11 +33,12 @@ pub(super) fn keep_new(
     Ok(None)
 }
 
-/// How many jobs may be known that are not gone.
+/// Limits of known jobs that are not gone.
 pub(super) struct Crowd {
-    /// Of all users.
+    /// Limit over all users.
     most: u32,
-    /// From how many on one user may have no more than so many; no such bound where all are of one.
+    /// Number of jobs from which one user is limited, and that limit; none if all jobs are one
+    /// user's.
     shared: Option<(u32, u32)>,
 }
 
@@ -48,7 +51,7 @@ impl Crowd {
         }
     }
 
-    /// Why there is no room for one more job of a user.
+    /// Returns why there is no room for another job of a user.
     ///
     /// # Errors
     /// The journal's.

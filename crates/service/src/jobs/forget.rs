@@ -1,4 +1,5 @@
-//! Jobs that are gone: what is on its way to them is given up, and what can't leave is waited for no longer.
+//! Jobs that are gone: their stage-ins are cancelled, and results that can't leave are no longer
+//! waited for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,22 +11,23 @@ use tokio::{sync::mpsc, task::JoinSet};
 use super::{read_again, remove, stage_in};
 use crate::{driver::Centre, http::Desk};
 
-/// Slurm forgets the jobs that are staging in whenever its controller starts again, and tells of them anew a
-/// moment later: what is on its way to them goes on meanwhile.
+/// Slurm forgets jobs that are staging in whenever its controller restarts, and registers them
+/// again a moment later. Their stage-ins continue meanwhile.
 const GRACE: Duration = Duration::from_secs(30);
-/// Forgotten jobs whose data may still be on its way.
+/// Forgotten jobs whose stage-ins may still be under way.
 pub(crate) const FORGOTTEN_MAX: usize = 10_000;
-/// What a job leaves is seen to for so long after its end: far longer than what can leave takes to be asked for.
+/// A job's stage-outs are watched for this long after its end, far longer than it takes to request
+/// them.
 const ENDED_MAX: Duration = Duration::from_secs(7 * 86_400);
-/// Between two looks for jobs that ended so long ago.
+/// Interval of looks for jobs that ended so long ago.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// Whether a job that ended then is waited for no longer.
+/// Returns whether a job that ended then is no longer waited for.
 pub(super) fn is_too_old(ended: Timestamp, now: Timestamp) -> bool {
     now >= ended + ENDED_MAX
 }
 
-/// Forgets jobs whose batch system never says that they are gone. What leaves scratch for them goes on.
+/// Forgets jobs that their batch system never reports as gone. Their stage-outs continue.
 ///
 /// # Errors
 /// The journal's.
@@ -44,7 +46,7 @@ pub(super) async fn forget_old(desk: Desk) -> Result<()> {
     }
 }
 
-/// Takes up what was left when the service ended.
+/// Resumes the work left at the service's end.
 ///
 /// # Errors
 /// The journal's.
@@ -59,13 +61,14 @@ pub(crate) fn resume(desk: &Desk) -> Result<()> {
     Ok(())
 }
 
-/// Where as many are forgotten at once as wait already, what is on its way to one more arrives for nobody.
+/// Queues a forgotten job so that its stage-ins are cancelled later. If the queue is full, they
+/// arrive for nobody.
 pub(super) fn give_up_later(desk: &Desk, record: JobRecord) {
     let _ = desk.forgotten.try_send(record);
 }
 
-/// Gives up what is on its way to jobs that were forgotten and are not told of again soon. What can't be given up arrives for
-/// nobody.
+/// Cancels the stage-ins of jobs that were forgotten and are not soon registered again. Data that
+/// can't be cancelled arrives for nobody.
 ///
 /// # Errors
 /// None.
@@ -94,7 +97,7 @@ async fn give_up(centre: &Centre, record: &JobRecord) -> Result<()> {
     let now = centre
         .store
         .journal(|journal| journal.job(&record.scheduler, &record.job))?;
-    // So many may be gone that the journal knows it no more.
+    // The journal may have dropped it if many are gone.
     if now.is_some_and(|now| now.phase != JobPhase::Gone) {
         return Ok(());
     }

@@ -1,5 +1,6 @@
-//! Jobs that were submitted held, where Slurm has no burst buffer: they are released when their data is here, and looked
-//! at until they have ended. All that counts is in the journal, so that it goes on after a crash.
+//! Jobs submitted held, for a Slurm without a burst buffer: the service releases each job when its
+//! data is here, and watches it until it has ended. All state that counts is in the journal, so it
+//! survives a crash.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,27 +18,29 @@ use tokio::sync::Notify;
 use super::{JOBS_MAX, SLURM, ended, forget, remove, scontrol, scontrol::Whose, stage_in};
 use crate::http::{Answer, Desk};
 
-/// Between two looks; Slurm is asked once at each, about all jobs.
+/// Interval between looks; each asks Slurm once, about all jobs.
 const LOOK_EVERY: Duration = Duration::from_secs(4);
-/// From when somebody asks for a look until it is made: what a prolog or epilog tells of has ended by then.
+/// Delay from a request for a look to the look: the step that a prolog or epilog reports has ended
+/// by then.
 const LOOK_SOON: Duration = Duration::from_secs(1);
-/// For so long what was asked for is looked at thoroughly: Slurm takes a while to put a job back into its queue.
+/// Span of thorough looks after a request: Slurm takes a while to put a job back into its queue.
 const ASKED_LASTS: Duration = Duration::from_secs(60);
-/// What has arrived is looked at on scratch at every so many looks: that takes a look at each file.
+/// Arrived data is checked on scratch once in this many looks, since each file must be examined.
 const LOOKS_PER_CHECK: u32 = 15;
-/// Slurm may not name a job for so long before it counts as forgotten: its controller may just have started.
+/// Time for which Slurm may not list a job before it counts as forgotten: its controller may just
+/// have started.
 const MISSING_MAX: Duration = Duration::from_secs(60);
 
-/// Jobs that somebody wants to be looked at before it is time.
+/// Jobs to look at ahead of schedule.
 #[derive(Default)]
 pub(crate) struct Looks {
-    /// At most [`JOBS_MAX`]: the next look is at all jobs anyway.
+    /// Requested jobs, at most [`JOBS_MAX`]: the next look covers all jobs anyway.
     asked: Mutex<BTreeSet<String>>,
     woken: Notify,
 }
 
 impl Looks {
-    /// Asks for a look soon.
+    /// Requests a look soon.
     pub(crate) fn ask(&self, job: &str) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.len() < JOBS_MAX as usize {
@@ -51,7 +54,7 @@ impl Looks {
         std::mem::take(&mut *asked)
     }
 
-    /// Waits until it is time for the next look.
+    /// Waits for the next look.
     async fn next(&self) -> BTreeSet<String> {
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -61,24 +64,25 @@ impl Looks {
     }
 }
 
-/// How the jobs stand, where Slurm says it.
+/// States of the jobs, as far as Slurm reports them.
 type States = Option<BTreeMap<u64, JobState>>;
 
-/// What is known of jobs between two looks, and may be lost.
+/// Notes on jobs between two looks, which may be lost.
 #[derive(Default)]
 struct Notes {
-    /// What was said last of each, so that it is said once.
+    /// Last message about each job, so that it is logged once.
     said: BTreeMap<String, String>,
-    /// What their comments say of us.
+    /// Our comments on the jobs.
     noted: BTreeMap<String, String>,
-    /// Since when Slurm has not named these.
+    /// Moments from which Slurm no longer lists these jobs.
     missing: BTreeMap<String, Timestamp>,
-    /// When somebody asked for a look at these.
+    /// Moments at which a look at these jobs was requested.
     asked: BTreeMap<String, Timestamp>,
 }
 
 impl Notes {
-    /// Says something of a job, or of Slurm where that is `""`; empty text is for all being well.
+    /// Logs a message about a job, or about Slurm if the job is `""`; empty text means that all is
+    /// well.
     fn say(&mut self, job: &str, text: &str) {
         let before = self.said.get(job).map_or("", String::as_str);
         if before != text && !text.is_empty() {
@@ -91,7 +95,7 @@ impl Notes {
         self.said.insert(job.to_owned(), text.to_owned());
     }
 
-    /// Says in the comment of a held job why it stays so, once.
+    /// Writes into the comment of a held job why it stays held, once.
     async fn comment(&mut self, job: &str, text: &str) {
         if self.noted.get(job).map_or("", String::as_str) == text {
             return;
@@ -113,15 +117,15 @@ impl Notes {
     }
 }
 
-/// One look at all jobs.
+/// Single look at all jobs.
 struct Look<'a> {
     desk: &'a Desk,
     states: States,
-    /// Whether what has arrived is looked at as well.
+    /// Set if this look also checks the arrived data.
     checks: bool,
 }
 
-/// Looks after all of them until the service ends.
+/// Attends to all of them until the service ends.
 ///
 /// # Errors
 /// The journal's.
@@ -141,7 +145,7 @@ pub(crate) async fn look_after_all(desk: Desk) -> Result<()> {
             checks: number % LOOKS_PER_CHECK == 0,
         };
         for JobRecord { job, .. } in jobs {
-            // Looking at all of them takes its time, in which one may be told of anew or forgotten.
+            // A look at all jobs takes time, in which one may be registered again or forgotten.
             let record = journal.journal(|journal| journal.job(SLURM, &job))?;
             if let Some(record) = record {
                 look.at_one(record, &mut notes).await;
@@ -151,7 +155,7 @@ pub(crate) async fn look_after_all(desk: Desk) -> Result<()> {
     Ok(())
 }
 
-/// Asks Slurm, where there is a job that has not ended.
+/// Asks Slurm if a job has not ended.
 async fn states(jobs: &[JobRecord], notes: &mut Notes) -> States {
     let has_ended = |record: &JobRecord| matches!(record.phase, JobPhase::Ended { .. });
     if jobs.iter().all(has_ended) {
@@ -164,7 +168,7 @@ async fn states(jobs: &[JobRecord], notes: &mut Notes) -> States {
 }
 
 impl Look<'_> {
-    /// Looks at one job, and says what is to be said of it. What goes wrong is tried again at the next look.
+    /// Looks at one job and logs its news. The next look retries after errors.
     async fn at_one(&self, record: JobRecord, notes: &mut Notes) {
         let job = record.job.clone();
         let is_held = matches!(record.hold, JobHold::Held | JobHold::Kept)
@@ -178,7 +182,7 @@ impl Look<'_> {
         notes.say(&job, &said);
     }
 
-    /// Looks at one job; what is to be said of it.
+    /// Looks at one job and returns the message about it.
     async fn at(&self, record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match record.phase {
             JobPhase::Gone => Ok(None),
@@ -194,7 +198,7 @@ impl Look<'_> {
         }
     }
 
-    /// Forgets a job once all that it leaves is safe, or can't leave: that is said once.
+    /// Forgets a job once all its results are safe or can't leave, which is logged once.
     fn at_ended(&self, record: JobRecord, well: bool, at: Timestamp) -> Answer<Option<String>> {
         let asked = ended(self.desk, record.clone(), api::JobEnd { well });
         let is_over = match &asked {
@@ -207,7 +211,7 @@ impl Look<'_> {
         asked.map(|job| job.trouble)
     }
 
-    /// Releases a job whose data is here.
+    /// Releases a job whose inputs are here.
     async fn at_held(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         let state = self.state(&record, notes);
         if state == Known::Standing(JobState::HeldByAdministrator)
@@ -215,7 +219,8 @@ impl Look<'_> {
         {
             return Ok(None);
         }
-        // A job that was cancelled needs no data, also where that can't come: the answer counts only for one that waits.
+        // A cancelled job needs no data, even data that can't come: the answer counts only for a
+        // waiting job.
         let staged = stage_in(self.desk, record.clone());
         if record.phase == JobPhase::Registered {
             record.phase = JobPhase::StagingIn;
@@ -231,7 +236,8 @@ impl Look<'_> {
                 }
                 Ok(job.trouble)
             }
-            // We released it and had no time to note it, or somebody else did, who wants it to start in any case.
+            // The service released it and could not record that, or another user released it to
+            // start it in any case.
             Known::Standing(JobState::Waiting | JobState::Running) => {
                 record.hold = if staged.is_ok_and(|job| job.ready) {
                     JobHold::Released
@@ -240,7 +246,7 @@ impl Look<'_> {
                 };
                 self.keep(&record).map(|()| None)
             }
-            // One that Slurm forgot while it was held has not run, as far as anybody knows.
+            // A job that Slurm forgot while it was held has not run, as far as is known.
             Known::Standing(JobState::NeverBegan) | Known::Vanished => {
                 Ok(remove(self.desk, record).map(|()| None)?)
             }
@@ -248,7 +254,7 @@ impl Look<'_> {
         }
     }
 
-    /// Sees when a job ends, and holds one again whose data went before it began.
+    /// Notes the end of a job, and holds a job again if its inputs vanished before it began.
     async fn at_released(&self, record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match self.state(&record, notes) {
             Known::Standing(state @ (JobState::Waiting | JobState::Held))
@@ -267,12 +273,13 @@ impl Look<'_> {
             ) => Ok(None),
             Known::Standing(JobState::NeverBegan) => Ok(remove(self.desk, record).map(|()| None)?),
             Known::Standing(JobState::Ended { well }) => self.end(record, well),
-            // It has ended, and nobody knows how: what it left is to leave.
+            // The job has ended in an unknown way: its results are to be staged out.
             Known::Vanished => self.end(record, true),
         }
     }
 
-    /// Holds one whose data went before it began, and has that brought again; of one that its user holds only that.
+    /// Holds a job whose inputs vanished before it began, and stages them in again. A job that its
+    /// user holds gets only the stage-in.
     async fn at_checked(
         &self,
         mut record: JobRecord,
@@ -280,7 +287,7 @@ impl Look<'_> {
         is_ready: bool,
     ) -> Answer<Option<String>> {
         let is_held = state == JobState::Held;
-        // Whoever holds one that we did not begin to hold is its user.
+        // A hold that the service did not set is the user's.
         let is_kept = is_held && record.hold == JobHold::Released;
         if is_ready {
             if record.hold == JobHold::Holding {
@@ -298,7 +305,7 @@ impl Look<'_> {
             self.keep(&record)?;
             scontrol::hold(&record.job).await?;
         }
-        // It is told of anew, so that what is missing is asked for again.
+        // Registered anew, so that missing data is requested again.
         record.phase = JobPhase::StagingIn;
         record.round += 1;
         record.created = self.now();
@@ -317,10 +324,11 @@ impl Look<'_> {
         Ok(Some(format!("{then}: {why}")))
     }
 
-    /// Has the data of a job brought again that its user holds, and leaves it to them to release it.
+    /// Stages in the inputs of a job that its user holds, and leaves its release to the user.
     async fn at_kept(&self, mut record: JobRecord, notes: &mut Notes) -> Answer<Option<String>> {
         match self.state(&record, notes) {
-            // They released it: it is as any other that was, and held where its data is not all here.
+            // The user released it: it is treated like any released job, and held if its data is
+            // not complete.
             Known::Standing(state @ JobState::Waiting) => {
                 let is_ready = self.is_ready(&record);
                 record.hold = JobHold::Released;
@@ -336,7 +344,7 @@ impl Look<'_> {
                 Ok(job.trouble)
             }
             Known::Not => Ok(None),
-            // It began, or is gone: from here on it is as any other that was released.
+            // The job began or is gone: from here on it is like any released job.
             Known::Vanished | Known::Standing(_) => {
                 record.hold = JobHold::Released;
                 self.keep(&record).map(|()| None)
@@ -344,7 +352,8 @@ impl Look<'_> {
         }
     }
 
-    /// Whether all that a job reads is here. What can't even be asked for is not, whatever the reason.
+    /// Returns whether all inputs of a job are here. Data that can't even be requested is not, for
+    /// any reason.
     fn is_ready(&self, record: &JobRecord) -> bool {
         stage_in(self.desk, record.clone()).is_ok_and(|job| job.ready)
     }
@@ -363,18 +372,18 @@ impl Look<'_> {
         self.desk.centre.clock.now()
     }
 
-    /// Whether what has arrived for a job is looked at.
+    /// Returns whether this look checks a job's arrived data.
     fn checks(&self, job: &str, notes: &Notes) -> bool {
         self.checks || notes.asked.contains_key(job)
     }
 
-    /// How a job stands that Slurm names.
+    /// Returns the state of a job that Slurm lists.
     fn named(&self, job: &str) -> Option<JobState> {
         let number: u64 = job.parse().ok()?;
         self.states.as_ref()?.get(&number).copied()
     }
 
-    /// How a job stands, as far as Slurm said it.
+    /// Returns the state of a job, as far as Slurm reported it.
     fn state(&self, record: &JobRecord, notes: &mut Notes) -> Known {
         if self.states.is_none() {
             return Known::Not;
@@ -393,13 +402,13 @@ impl Look<'_> {
     }
 }
 
-/// What is known of how a job stands.
+/// Known state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// Nothing, at this look.
+    /// Not reported at this look.
     Not,
-    /// Slurm says it.
+    /// State by Slurm.
     Standing(JobState),
-    /// Slurm has forgotten it.
+    /// Forgotten by Slurm.
     Vanished,
 }

@@ -1,20 +1,20 @@
-//! The disks that are lent for one job: what it leaves goes over these, and takes no more of any than is lent.
+//! Disks lent for one job: its results go over these, and use no more of any than is lent.
 
 use posthaste_api as api;
 use posthaste_batch::script;
 use posthaste_engine::dataset::chunk_size_for;
 use posthaste_types::{Bytes, Code};
 
-/// What is left of the disks that are lent for a job, in the order of its script.
+/// Space left on the disks that are lent for a job, in the order of its script.
 #[derive(Debug)]
 pub(super) struct Lent {
     rooms: Vec<(String, Bytes)>,
-    /// Hours and loads, of those that have any.
+    /// Lending hours and load limits, of depots that have any.
     terms: Vec<api::LentFor>,
 }
 
 impl Lent {
-    /// All that a script names.
+    /// Returns all depots that a script lends.
     pub(super) fn new(depots: &[script::Lent]) -> Self {
         let rooms = depots.iter().map(|lent| (lent.name.clone(), lent.space));
         let bound = depots
@@ -31,7 +31,7 @@ impl Lent {
         }
     }
 
-    /// When, and below which load of their machines, these depots are lent.
+    /// Returns when these depots are lent, and below which load of their machines.
     pub(super) fn terms(&self, via: &[String]) -> Vec<api::LentFor> {
         let terms = self.terms.iter();
         terms
@@ -40,17 +40,17 @@ impl Lent {
             .collect()
     }
 
-    /// Whether none are lent: then everything may go over whatever the service knows.
+    /// Returns whether no disks are lent: then data may go over any depot of the service.
     pub(super) fn is_empty(&self) -> bool {
         self.rooms.is_empty()
     }
 
-    /// The names of all.
+    /// Returns the names of all depots.
     pub(super) fn names(&self) -> Vec<String> {
         self.rooms.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes away what a dataset that goes over these depots may need.
+    /// Subtracts what a dataset over these depots may need.
     pub(super) fn take(&mut self, via: &[String], code: Code, bytes: Bytes) {
         let share = share(code, bytes);
         for (name, left) in &mut self.rooms {
@@ -60,8 +60,8 @@ impl Lent {
         }
     }
 
-    /// Those of the depots that have room for so much of a dataset, and its code: the one wished for, or the usual one for so many
-    /// depots. What is not lent for the job has room.
+    /// Returns the depots with room for a dataset of this size, and its code: the wished one, or
+    /// the usual one for their number. A depot not lent for the job counts as having room.
     pub(super) fn choose(
         &self,
         mut via: Vec<String>,
@@ -85,14 +85,15 @@ impl Lent {
     }
 }
 
-/// As `posthaste offload` does: one depot may be lost, where there are two.
+/// Returns the default code, as `posthaste offload` does: one depot may be lost if there are at
+/// least two.
 pub(super) fn usual_code(depots: usize) -> Code {
     let data = depots.saturating_sub(1).min(Code::FRAGMENTS_MAX.into());
     let data = u8::try_from(data).unwrap_or(Code::FRAGMENTS_MAX);
     Code::new(data, 1).unwrap_or(Code::NONE)
 }
 
-/// Most that one depot may hold of a dataset: a fragment of each chunk.
+/// Returns the most that one depot may hold of a dataset: a fragment of each chunk.
 fn share(code: Code, bytes: Bytes) -> Bytes {
     let chunk = chunk_size_for(bytes, false);
     let (chunks, rest) = (bytes.get() / chunk.get(), bytes.get() % chunk.get());

@@ -1,5 +1,5 @@
-//! For whom the service moves data, and where: for the user as whom it runs, or, as root, for each with their rights; so that the
-//! operating system says what that user may do.
+//! Decides for whom the service moves data, and where: for the user it runs as, or, as root, for
+//! each user with that user's rights. So the operating system decides what a user may do.
 
 use std::{
     ffi::OsStr,
@@ -12,13 +12,14 @@ use rustix::process::geteuid;
 
 use crate::{credentials::Behalf, driver::Centre, http::Desk, tokens::Caller};
 
-/// Files and directories that are looked at while somebody waits for the answer: half a minute of a busy parallel file system.
+/// Files and directories examined while a caller waits for the answer: half a minute on a busy
+/// parallel file system.
 pub(super) const LOOKED_AT_MAX: usize = 1_000_000;
 
-/// The directories below which jobs may have data moved, without links.
+/// Returns the directories below which jobs may have data moved, with links resolved.
 ///
 /// # Errors
-/// When one is not there.
+/// Fails if one does not exist.
 pub(crate) fn roots(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let root = |path: &PathBuf| {
         let root = fs::canonicalize(path);
@@ -27,10 +28,11 @@ pub(crate) fn roots(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     given.iter().map(root).collect()
 }
 
-/// On whose behalf the service does what jobs of a user ask.
+/// Returns on whose behalf the service does what a user's jobs request.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for root, where it acts for each, and [`ErrorKind::NotFound`] for who has no account.
+/// [`ErrorKind::PermissionDenied`] for root if it acts for each user, and [`ErrorKind::NotFound`]
+/// for a user without an account.
 pub(super) fn behalf(centre: &Centre, uid: u32) -> Result<Behalf> {
     let actors = &centre.store.actors;
     match actors.are_owners() {
@@ -39,10 +41,11 @@ pub(super) fn behalf(centre: &Centre, uid: u32) -> Result<Behalf> {
     }
 }
 
-/// Sees that a job may be submitted held: who serves all users asks Slurm for jobs of its own only, and would find no other's.
+/// Checks that jobs may be submitted held. A service for all users can't: it asks Slurm for its own
+/// jobs only, and would find no other user's.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where it may not.
+/// [`ErrorKind::Unsupported`] if they may not.
 pub(super) fn check_held(centre: &Centre) -> Result<()> {
     if !centre.store.actors.are_owners() {
         return Ok(());
@@ -53,25 +56,26 @@ pub(super) fn check_held(centre: &Centre) -> Result<()> {
         .hint("start a service of your own, or use `sbatch` where the plug-in is installed"))
 }
 
-/// Whose requests those of a user's jobs are, where they are somebody's.
+/// Returns the owner of the requests of a user's jobs, if they have one.
 pub(super) fn of_requests(behalf: &Behalf) -> Option<String> {
     let owner = behalf.owner();
     (!owner.is_empty()).then(|| owner.to_owned())
 }
 
-/// Writes down which credential an address means, and sees that a user's job may read from there. Where the service acts for each
-/// user that is what that user's files, credentials and tokens are; elsewhere what its own user may.
+/// Records which credential an address means, and checks that a user's job may read there. If the
+/// service acts for each user, that depends on the user's files, credentials and tokens; otherwise
+/// on those of its own user.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where it may not.
+/// [`ErrorKind::PermissionDenied`] if it may not.
 pub(super) fn reads(desk: &Desk, behalf: &Behalf, address: &mut String) -> Result<()> {
     opens(desk, behalf, address, Caller::reads)
 }
 
-/// The same of writing.
+/// Checks [`reads`] for writing.
 ///
 /// # Errors
-/// As [`reads`].
+/// Errors of [`reads`].
 pub(super) fn writes(desk: &Desk, behalf: &Behalf, address: &mut String) -> Result<()> {
     opens(desk, behalf, address, Caller::writes)
 }
@@ -91,7 +95,7 @@ fn opens(
     let caller = Caller::job_of(owner, profiles);
     match Location::parse(OsStr::new(&**address))? {
         Location::Local(_) => behalf.run(|| check(&caller, address, None)),
-        // What profiles are for stands in a file of the service's own user.
+        // The scope of profiles is defined in a file of the service's own user.
         Location::S3 { .. }
         | Location::Sftp { .. }
         | Location::Bucket { .. }
@@ -101,11 +105,11 @@ fn opens(
     }
 }
 
-/// Sees that the service may act for a user: what it did for another would be done with rights that are not theirs, unless it takes
-/// on those of each.
+/// Checks that the service may act for a user: unless it takes on each user's rights, it would act
+/// for another with rights that are not theirs.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for another than its own; else as [`behalf`].
+/// [`ErrorKind::PermissionDenied`] for another user than its own; otherwise errors of [`behalf`].
 pub(super) fn check_user(centre: &Centre, uid: u32) -> Result<()> {
     if centre.store.actors.are_owners() {
         return behalf(centre, uid).map(|_| ());
@@ -129,10 +133,12 @@ fn check_own(uid: u32) -> Result<()> {
     ))
 }
 
-/// The path of a job's data without links in its directory, which must lie on scratch.
+/// Returns the path of a job's data with links in its directory resolved, which must lie on
+/// scratch.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for one that does not, [`ErrorKind::Invalid`] for one that is not absolute or goes up.
+/// [`ErrorKind::PermissionDenied`] if it does not, [`ErrorKind::Invalid`] for a path that is not
+/// absolute or contains `..`.
 pub(super) fn on_scratch(desk: &Desk, path: &Path) -> Result<String> {
     let shown = path.display().to_string();
     let invalid = |why: &str| Error::new(ErrorKind::Invalid, "use", &shown).cause(why.to_owned());
@@ -156,7 +162,7 @@ pub(super) fn on_scratch(desk: &Desk, path: &Path) -> Result<String> {
     text.ok_or_else(|| invalid("its name is no UTF-8"))
 }
 
-/// The path with the links in its directory followed; as it is where they lead nowhere.
+/// Returns the path with the links in its directory resolved, or unchanged if they lead nowhere.
 pub(super) fn without_links(path: &Path) -> PathBuf {
     let parent = path
         .parent()
@@ -167,10 +173,11 @@ pub(super) fn without_links(path: &Path) -> PathBuf {
     }
 }
 
-/// The bytes of all files at and below a path; 0 where nothing is.
+/// Returns the bytes of all files at and below a path; 0 if nothing is there.
 ///
 /// # Errors
-/// The operating system's, and [`ErrorKind::Unsupported`] for more than a million files and directories.
+/// The operating system's, and [`ErrorKind::Unsupported`] for more than a million files and
+/// directories.
 pub(super) fn bytes_below(path: &Path) -> Result<u64> {
     bytes_of_at_most(path, LOOKED_AT_MAX)
 }
@@ -183,7 +190,7 @@ fn bytes_of_at_most(root: &Path, most: usize) -> Result<u64> {
             |cause| Error::io("look at", path.display().to_string(), cause).at(Locus::Destination);
         let about = match fs::symlink_metadata(&path) {
             Ok(about) => about,
-            // It went meanwhile, or was never there.
+            // The entry disappeared meanwhile, or never existed.
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
             Err(cause) => return Err(failed(cause)),
         };
@@ -202,7 +209,7 @@ fn bytes_of_at_most(root: &Path, most: usize) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What is said of a tree that has more than is looked at.
+/// Returns the error for a tree with more entries than are examined.
 pub(super) fn too_many(path: &Path, most: usize) -> Error {
     let subject = path.display().to_string();
     Error::new(ErrorKind::Unsupported, "look through", subject)

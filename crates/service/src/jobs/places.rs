@@ -1,4 +1,5 @@
-//! Whether what a script names can be, before its job is submitted: what can't is told to who submits, not to a job that waits.
+//! Checks the places that a script names before its job is submitted: a problem is reported to the
+//! submitter, not to a waiting job.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +14,13 @@ use crate::{
     submit::destination,
 };
 
-/// Sees that sources can be read as addresses, that the rest lies on scratch, and that depots are in the books.
+/// Checks that sources are readable addresses, that other places lie on scratch, and that depots
+/// are registered.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] for a place that is not on scratch, [`ErrorKind::NotFound`] for a depot that is not in the
-/// books, [`ErrorKind::Invalid`] for what can't be read; each names the line.
+/// [`ErrorKind::PermissionDenied`] for a place that is not on scratch, [`ErrorKind::NotFound`] for
+/// a depot that is not registered, [`ErrorKind::Invalid`] for an invalid address; each names the
+/// line.
 pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
     let behalf = owner::behalf(&desk.centre, uid)?;
     let on_scratch = |path: &str| behalf.run(|| on_scratch(desk, path));
@@ -45,7 +48,7 @@ pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// Sees that the depots that are lent for a job are in the books: they say what its outputs go over.
+/// Checks that the depots lent for a job are registered, since its results go over them.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] for one that is not.
@@ -59,7 +62,7 @@ pub(super) fn check_lent(desk: &Desk, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// The same depots by their names, where they are named by where they listen.
+/// Returns the depots by name if they are given by their listening address.
 pub(super) fn by_name(desk: &Desk, lent: &[Lent]) -> Vec<Lent> {
     let named = |one: &Lent| {
         let known = desk.centre.depots.known("send via", &one.name);
@@ -84,13 +87,14 @@ fn in_the_books(desk: &Desk, depots: &[String]) -> Result<()> {
     depots.iter().try_for_each(|name| known(name).map(drop))
 }
 
-/// As [`owner::on_scratch`], of what its job makes too: links are followed as far as the path is there.
+/// Checks a path with [`owner::on_scratch`], also one that the job creates: links are followed as
+/// far as the path exists.
 fn on_scratch(desk: &Desk, path: &str) -> Result<()> {
     let place = as_far_as_it_is(Path::new(path));
     owner::on_scratch(desk, &place).map(|_| ())
 }
 
-/// The path with the links in what is there of it followed.
+/// Returns the path with links resolved as far as it exists.
 pub(crate) fn as_far_as_it_is(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut there = path;

@@ -1,4 +1,4 @@
-//! The room that jobs have on scratch.
+//! Room of jobs on scratch.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,9 @@ use posthaste_journal::{PhaseName, Scan};
 use super::{read_again, stage_in};
 use crate::http::Desk;
 
-/// What each directory of scratch has free, with what was brought there for jobs that have not ended: a batch system
-/// that counts what its jobs asked for would count that twice otherwise.
+/// Returns the free space of each directory of scratch, and the bytes staged in for jobs that have
+/// not ended. A batch system that accounts for its jobs' requests would count those twice
+/// otherwise.
 ///
 /// # Errors
 /// The operating system's, and the journal's.
@@ -36,7 +37,8 @@ pub(crate) fn scratch(desk: &Desk) -> Result<Vec<api::Scratch>> {
     Ok(rooms)
 }
 
-/// Where and how much was brought for jobs that have not ended; what several share counts once.
+/// Returns place and size of what was staged in for jobs that have not ended. Shared data counts
+/// once.
 fn brought(desk: &Desk) -> Result<BTreeMap<String, u64>> {
     let jobs = desk
         .centre

@@ -1,4 +1,4 @@
-//! What Slurm is asked, with the rights of the user whose jobs they are: the service's own.
+//! Asks Slurm with the rights of the jobs' user, which is the service's own.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,13 +7,14 @@ use posthaste_endpoint::{Result, Status};
 
 use crate::program;
 
-/// Slurm's commands wait long for a controller that is away: it is asked again later.
+/// Longest wait for Slurm's commands, which wait long for an absent controller: it is asked again
+/// later.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// What our comment on a job begins with. It must not say `posthaste:`, which asks for data.
+/// Beginning of our comment on a job. It must not contain `posthaste:`, which requests data.
 const MARK: &str = "its data is not here";
-/// Letters of a comment of ours.
+/// Longest comment of ours, in letters.
 const COMMENT_MAX: usize = 240;
-/// What changes whom Slurm's commands ask, or what `squeue` lists.
+/// Variables that change which Slurm the commands ask, or what `squeue` lists.
 const VARIABLES: [&str; 8] = [
     "SLURM_CLUSTERS",
     "SQUEUE_ACCOUNT",
@@ -25,19 +26,19 @@ const VARIABLES: [&str; 8] = [
     "SQUEUE_USERS",
 ];
 
-/// Whose jobs are asked for.
+/// Owner of the jobs that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Those of the user as whom the service runs.
+    /// Jobs of the user that the service runs as.
     OfService,
-    /// All that this user sees.
+    /// All jobs that this user sees.
     Everybody,
 }
 
-/// How each job stands that Slurm knows.
+/// Returns the state of each job that Slurm knows.
 ///
 /// # Errors
-/// That Slurm does not answer, or that its commands are not here.
+/// Fails if Slurm does not answer, or its commands are not installed.
 pub(super) async fn states(whose: Whose) -> Result<BTreeMap<u64, JobState>> {
     let format = format!("--format={}", slurm::STATES_FORMAT);
     let mut words = vec!["--noheader", "--states=all", &format];
@@ -50,7 +51,7 @@ pub(super) async fn states(whose: Whose) -> Result<BTreeMap<u64, JobState>> {
 /// Lets a held job start.
 ///
 /// # Errors
-/// What Slurm says against it, and that it does not answer.
+/// Slurm's objection, and that Slurm does not answer.
 pub(super) async fn release(job: &str) -> Result<()> {
     run("scontrol", &["release", job]).await.map(|_| ())
 }
@@ -58,16 +59,17 @@ pub(super) async fn release(job: &str) -> Result<()> {
 /// Keeps a job from starting.
 ///
 /// # Errors
-/// What Slurm says against it, and that it does not answer.
+/// Slurm's objection, and that Slurm does not answer.
 pub(super) async fn hold(job: &str) -> Result<()> {
-    // Of an operator, `hold` would be an administrator's.
+    // For an operator, `hold` would be an administrator's hold.
     run("scontrol", &["uhold", job]).await.map(|_| ())
 }
 
-/// Says in a job's comment why it stays held, where it has no comment of its user's; takes that back without a reason.
+/// Writes into a job's comment why it stays held, unless its user set a comment. Removes that
+/// comment if no reason is given.
 ///
 /// # Errors
-/// What Slurm says against it, and that it does not answer.
+/// Slurm's objection, and that Slurm does not answer.
 pub(super) async fn note(job: &str, why: &str) -> Result<()> {
     let before = run("squeue", &["--noheader", "--jobs", job, "--format=%k"]).await?;
     let before = before.trim();
@@ -80,7 +82,7 @@ pub(super) async fn note(job: &str, why: &str) -> Result<()> {
         .map(|_| ())
 }
 
-/// A comment, on one line.
+/// Returns a comment, on one line.
 fn comment(why: &str) -> String {
     if why.is_empty() {
         return String::new();
@@ -104,7 +106,7 @@ async fn run(program: &'static str, words: &[&str]) -> Result<String> {
     }
     let asked = format!("{program} {}", words.join(" "));
     let said = program::said(&mut command, &asked, ANSWERS_WITHIN).await;
-    // What Slurm does not take now it may take later.
+    // Slurm may accept later what it rejects now.
     let said = said.map_err(|error| error.status_is(Status::Temporary))?;
     Ok(String::from_utf8_lossy(&said).into_owned())
 }

@@ -1,5 +1,5 @@
-//! What jobs read: brought to scratch before they start, whole. Jobs that want the same at the same place share what
-//! brings it.
+//! Inputs of jobs: staged in whole before the jobs start. Jobs that want the same data at the same
+//! place share one stage-in.
 
 use std::{
     path::Path,
@@ -25,16 +25,18 @@ use crate::{
     render,
 };
 
-/// By when it is wanted where the script does not say: the batch system waits for it.
+/// Default deadline of a stage-in, for which the batch system waits.
 pub(super) const WANTED_WITHIN: Duration = Duration::from_secs(3600);
-/// What comes just in time is welcome so shortly before it is wanted: the API wants some time between the two.
+/// A just-in-time stage-in may start this long before its deadline: the API requires some time
+/// between the two.
 const WELCOME_BEFORE: Duration = Duration::from_secs(1);
-/// Stage-ins to one place that are looked through, newest first: more sources take turns there by mistake only.
+/// Stage-ins to one place that are searched, newest first: more sources alternate there only by
+/// mistake.
 const LOOKED_THROUGH_MAX: u32 = 16;
-/// How the names of what jobs asked for begin.
+/// Prefix of the names of jobs' requests.
 const NAME_BEGINS: &str = "job-";
 
-/// The name of the request that brings the directive of that number.
+/// Returns the name of the request for the directive of that number.
 fn name(record: &JobRecord, number: usize) -> String {
     let JobRecord {
         scheduler,
@@ -45,14 +47,15 @@ fn name(record: &JobRecord, number: usize) -> String {
     format!("{NAME_BEGINS}{scheduler}-{job}.{round}-in-{number}")
 }
 
-/// Whether a job asked for it.
+/// Returns whether a job made this request.
 pub(crate) fn is_of_job(request: &RequestRecord) -> bool {
     let name = request.submission.as_deref();
     name.is_some_and(|name| name.starts_with(NAME_BEGINS))
 }
 
-/// The newest request that brings what a directive of a job names, whoever asked for it; where files are those of each request's
-/// owner, only one of its user's, and none where nobody knows that user any more.
+/// Returns the newest request that stages in what a job's directive names, by any caller. If files
+/// belong to each request's owner, only requests of the job's user count; none if that user is no
+/// longer known.
 ///
 /// # Errors
 /// The journal's.
@@ -81,8 +84,8 @@ pub(super) fn newest(
     Ok(found.into_iter().find(is_it))
 }
 
-/// The request that brings what a directive of a job names. One that went wrong counts only where it was asked for since
-/// the job was told of: for a job that tries again it is asked for again.
+/// Returns the request that stages in what a job's directive names. A failed request counts only if
+/// it was made since the job was registered: a job that tries again gets a new one.
 ///
 /// # Errors
 /// The journal's.
@@ -100,18 +103,18 @@ pub(super) fn known(
     Ok(newest(centre, record, one)?.filter(is_of_use))
 }
 
-/// Whether what arrived before the job was told of is no longer there.
+/// Returns whether data that arrived before the job was registered has gone.
 fn is_gone(centre: &Centre, record: &JobRecord, found: &RequestRecord) -> Result<bool> {
     let is_from_before = found.created < record.created;
     Ok(is_from_before && has_arrived(centre, found) && !is_whole(centre, found)?)
 }
 
-/// Asks for everything that was not asked for yet, and sees that what has arrived is still there.
+/// Requests everything not yet requested, and checks that arrived data is still there.
 pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     let mut here = Vec::new();
     let wanted = read_again(record).stage_ins;
     for one in wanted.iter().zip(1..) {
-        // Two jobs that want the same must not both ask for it.
+        // Two jobs that want the same data must not both request it.
         let asking = asking(desk);
         let asked = match known(&desk.centre, record, one.0)? {
             Some(request) if !is_gone(&desk.centre, record, &request)? => {
@@ -127,7 +130,7 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
             asked?;
         }
     }
-    // While something is on its way nobody starts.
+    // No job starts while data is under way.
     if here.len() == wanted.len() {
         for (request, is_optional) in here {
             if !is_optional {
@@ -138,7 +141,7 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     Ok(())
 }
 
-/// Held by whoever asks: two jobs that want the same must not both do so.
+/// Held during a request for inputs: two jobs that want the same data must not both request it.
 pub(super) fn asking(desk: &Desk) -> MutexGuard<'_, ()> {
     tokio::task::block_in_place(|| desk.asking.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -170,7 +173,7 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
                 || deadline(one.deadline, now, WANTED_WITHIN),
                 render::moment,
             ),
-            // As late as its deadline lets it come.
+            // Latest start that its deadline allows.
             not_before: just_in_time.map(|at| render::moment(at - WELCOME_BEFORE)),
             via: one.via.clone(),
             // The job waits for it anyway.
@@ -187,7 +190,8 @@ fn ask_one(desk: &Desk, record: &JobRecord, (one, number): (&StageIn, usize)) ->
     Ok(())
 }
 
-/// Removes what a purge left of what was brought before, where no other job may be reading it: it comes again, whole.
+/// Removes what a purge left of an earlier stage-in, unless another job may be reading it: it is
+/// staged in again, whole.
 fn make_way(desk: &Desk, record: &JobRecord, one: &StageIn) -> Result<()> {
     let Some(before) = newest(&desk.centre, record, one)? else {
         return Ok(());
@@ -212,7 +216,7 @@ fn make_way(desk: &Desk, record: &JobRecord, one: &StageIn) -> Result<()> {
     })
 }
 
-/// Whether another job that has not ended wants the same at the same place.
+/// Returns whether another job that has not ended wants the same data at the same place.
 ///
 /// # Errors
 /// The journal's.
@@ -230,14 +234,14 @@ pub(super) fn is_wanted_elsewhere(
     };
     Ok(jobs.iter().any(|job| {
         let is_other = (&job.scheduler, &job.job) != (&record.scheduler, &record.job);
-        // Most scripts need not be read for that.
+        // Most scripts need not be parsed for that.
         is_other
             && job.script.contains(&one.source)
             && read_again(job).stage_ins.iter().any(is_same)
     }))
 }
 
-/// Whether what was brought is still there, as far as sizes tell.
+/// Returns whether the staged-in data is still there, judged by sizes.
 fn is_whole(centre: &Centre, request: &RequestRecord) -> Result<bool> {
     let Some(Scan::Sealed { bytes, .. }) = request.scan else {
         return Ok(false);
@@ -253,7 +257,7 @@ fn is_whole(centre: &Centre, request: &RequestRecord) -> Result<bool> {
     })
 }
 
-/// Sees that what has arrived is still there: a purge, or another job, may have taken it.
+/// Checks that arrived data is still there: a purge, or another job, may have removed it.
 fn check_whole(centre: &Centre, request: &RequestRecord) -> Result<()> {
     if is_whole(centre, request)? {
         return Ok(());
@@ -263,7 +267,7 @@ fn check_whole(centre: &Centre, request: &RequestRecord) -> Result<()> {
         .hint("release the job: what is missing is brought again, unless files there were changed"))
 }
 
-/// How far everything is.
+/// Returns the progress of all inputs.
 pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Vec<api::Moved>> {
     let mut shown = Vec::new();
     for one in &wanted.stage_ins {
@@ -272,7 +276,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
         let mut moved = moved(desk, one.line, ways, request.as_ref());
         moved.optional = one.is_optional;
         if request.is_none() && one.is_optional && record.phase == JobPhase::StagingIn {
-            // All were asked for: this one was not taken, and the job does without it.
+            // All were requested: this one was refused, and the job runs without it.
             moved.state = api::RequestState::Refused;
         }
         shown.push(moved);
@@ -280,7 +284,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
     Ok(shown)
 }
 
-/// Whether nothing more is to be waited for.
+/// Returns whether nothing more is to be waited for.
 pub(super) fn is_settled(state: api::RequestState) -> bool {
     state == api::RequestState::Arrived || is_bad(state)
 }

@@ -1,4 +1,4 @@
-//! What jobs leave: sent off when they have ended.
+//! Results of jobs: staged out after the jobs have ended.
 
 use std::{
     collections::BTreeMap,
@@ -30,20 +30,21 @@ use crate::{
     submit,
 };
 
-/// By when it is safe where the script does not say.
+/// Default deadline for safety.
 const SAFE_WITHIN: Duration = Duration::from_secs(86_400);
-/// Requests that one pattern may become: one for each directory that it matches, and for the files of one directory.
+/// Requests that one pattern may become: one for each matched directory, and one for the matched
+/// files of each directory.
 const MATCHES_MAX: usize = 256;
 
-/// What leaves as one dataset: a directory, or files of one.
+/// Files that leave as one dataset: a directory, or files in one.
 #[derive(Debug, PartialEq, Eq)]
 struct Leaving {
     source: PathBuf,
-    /// The files by name; all that lies below it where none is named.
+    /// Named files; everything below the directory if none are.
     only: Vec<String>,
 }
 
-/// The name of the request that takes away what the directive of that number matched at that place.
+/// Returns the name of the request for a place that the directive of that number matched.
 fn name(record: &JobRecord, number: usize, place: usize) -> String {
     let JobRecord {
         scheduler,
@@ -54,7 +55,7 @@ fn name(record: &JobRecord, number: usize, place: usize) -> String {
     format!("job-{scheduler}-{job}.{round}-out-{number}-{place}")
 }
 
-/// The directives that count for a job that ended so.
+/// Returns the directives that apply to a job with this end.
 fn due<'w>(
     record: &JobRecord,
     wanted: &'w Wanted,
@@ -72,7 +73,7 @@ fn due<'w>(
     })
 }
 
-/// Asks for everything that was not asked for yet.
+/// Requests everything not yet requested.
 pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     let JobPhase::Ended { at, .. } = record.phase else {
         return Ok(());
@@ -80,7 +81,8 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     let wanted = read_again(record);
     let mut left = Vec::new();
     for due in due(record, &wanted) {
-        // Once the first of what a pattern matched was asked for, all were: when the job ended.
+        // The first match is requested last: its request shows that all were made, when the job
+        // ended.
         if asked(desk, record, (due.1, 1))?.is_none() {
             left.push(due);
         }
@@ -89,11 +91,11 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
         return Ok(());
     }
     let mut lent = left_of_lent(desk, record, &wanted)?;
-    // One that can't leave keeps no other here.
+    // A result that can't leave must not keep others here.
     let mut refused: Option<Refusal> = None;
     for due in left {
         if let Err(refusal) = ask_one(desk, record, (at, &mut lent), due) {
-            // What may leave later is said rather than what never can: whoever is told asks again.
+            // Temporary refusals are reported before permanent ones: the caller then asks again.
             let stays = |said: &Refusal| said.may_pass() || !refusal.may_pass();
             if !refused.as_ref().is_some_and(stays) {
                 refused = Some(refusal);
@@ -103,7 +105,7 @@ pub(super) fn ask(desk: &Desk, record: &JobRecord) -> Answer<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// The request that takes away what a directive matched at a place, once there is one.
+/// Returns the existing request for a place that a directive matched.
 fn asked(
     desk: &Desk,
     record: &JobRecord,
@@ -114,7 +116,7 @@ fn asked(
     store.journal(|journal| journal.submission(&name))
 }
 
-/// What is left of the disks that are lent for a job by what was asked for already.
+/// Returns the space left on disks lent for a job, minus earlier requests.
 fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent> {
     let mut lent = Lent::new(&places::by_name(desk, &wanted.depots));
     if lent.is_empty() {
@@ -122,7 +124,7 @@ fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent
     }
     let behalf = owner::behalf(&desk.centre, record.uid)?;
     for (_, number) in due(record, wanted) {
-        // The first is asked for last: others may be there without it.
+        // The first is requested last: others may exist without it.
         for place in 1..=MATCHES_MAX {
             if let Some(request) = asked(desk, record, (number, place))? {
                 lent.take(&request.via, request.code, size(&behalf, &request)?);
@@ -132,7 +134,7 @@ fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent
     Ok(lent)
 }
 
-/// How much a request takes away, as far as can be told.
+/// Returns the bytes that a request stages out, as far as is known.
 fn size(behalf: &Behalf, request: &RequestRecord) -> Result<Bytes> {
     match request.scan {
         Some(Scan::Sealed { bytes, .. }) => Ok(bytes),
@@ -165,7 +167,7 @@ fn ask_one(
     let behalf = owner::behalf(&desk.centre, record.uid)?;
     let all = tokio::task::block_in_place(|| behalf.run(|| matches(&one.source)))?;
     let mut refused = None;
-    // The first comes last: while it is missing all are asked for again.
+    // The first comes last: while it is missing all are requested again.
     for (before, leaving) in all.into_iter().enumerate().rev() {
         let place = before + 1;
         if asked(desk, record, (number, place))?.is_some() {
@@ -237,18 +239,18 @@ fn ask_for(
     Ok(())
 }
 
-/// Whether what a directive names goes to an address.
+/// Returns whether a directive's results go to an address.
 fn goes_to_address(desk: &Desk, one: &StageOut) -> bool {
     is_address(&one.destination) && desk.centre.depots.named(&one.destination).is_none()
 }
 
-/// Whether it goes there over no depots.
+/// Returns whether they go to that address without depots.
 fn goes_straight(desk: &Desk, one: &StageOut) -> bool {
     one.via.is_empty() && goes_to_address(desk, one)
 }
 
-/// The path that something which a pattern matched keeps below its destination: all that follows what the pattern says of
-/// every one. Nothing of a pattern that matches itself alone.
+/// Returns the path below the destination for a match: everything after the pattern's fixed
+/// beginning. Empty for a pattern that matches itself alone.
 fn below_pattern(pattern: &str, source: &Path) -> String {
     let components = Path::new(pattern).components();
     let is_said = |component: &Component<'_>| {
@@ -266,11 +268,11 @@ fn below_pattern(pattern: &str, source: &Path) -> String {
     }
 }
 
-/// The depots that something may go over, and its code: those that its directive names, else those that are lent for the job,
-/// else all; of those that are lent the ones with room for it.
+/// Returns the depots that a result may use, and its code: the directive's depots, else those lent
+/// for the job, else all. Of the lent ones, only those with room.
 ///
 /// # Errors
-/// [`ErrorKind::Full`] when none of them has.
+/// [`ErrorKind::Full`] if none of them has room.
 fn ways(
     desk: &Desk,
     one: &StageOut,
@@ -308,7 +310,7 @@ fn ways(
     Ok((via, code))
 }
 
-/// What a directive says of all that it matches.
+/// Returns the request that a directive makes for all that it matches.
 fn request(one: &StageOut) -> api::NewRequest {
     api::NewRequest {
         source: String::new(),
@@ -327,7 +329,7 @@ fn request(one: &StageOut) -> api::NewRequest {
             Release::WhenSafe => api::Release::WhenSafe,
             Release::Never => api::Release::Never,
         },
-        // The job has run: what it left goes as fast as it can.
+        // The job has run: its results go as fast as possible.
         best_effort: true,
         keep_s: None,
         submission_id: None,
@@ -339,8 +341,8 @@ fn request(one: &StageOut) -> api::NewRequest {
     }
 }
 
-/// What matches a pattern now: directories in order, then the files of each directory; a path without any of `*?[{` matches
-/// itself.
+/// Returns the current matches of a pattern: directories in order, then the files of each
+/// directory. A path without any of `*?[{` matches itself.
 fn matches(pattern: &str) -> Result<Vec<Leaving>> {
     let wrong = |kind, why: String| {
         Error::new(kind, "stage out", pattern)
@@ -384,13 +386,14 @@ fn matches(pattern: &str) -> Result<Vec<Leaving>> {
     }
 }
 
-/// The directories among these paths, and the files by the directory in which they lie; or what can't leave.
+/// Returns the directories among these paths, and the files by their directory; or the path that
+/// can't leave.
 fn gathered(paths: Vec<PathBuf>) -> Result<Vec<Leaving>, String> {
     let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) =
         paths.into_iter().partition(|path| path.is_dir());
     let mut by_folder: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for path in files {
-        // A link would leave as a link, without what it leads to.
+        // A link would be copied as a link, without its target.
         if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
             return Err(format!("{} is neither file nor directory", path.display()));
         }
@@ -418,7 +421,8 @@ fn gathered(paths: Vec<PathBuf>) -> Result<Vec<Leaving>, String> {
     Ok(whole.chain(files).collect())
 }
 
-/// What matches in any of these directories, of so many names at most; a directory that can't be read has nothing that matches.
+/// Returns the matches in any of these directories, up to the given number of names. An unreadable
+/// directory has no matches.
 fn below(
     directories: &[PathBuf],
     glob: &globset::GlobMatcher,
@@ -441,7 +445,7 @@ fn below(
     Ok(found)
 }
 
-/// How far everything is that counts for how the job ended.
+/// Returns the progress of all stage-outs that apply to how the job ended.
 pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Vec<api::Moved>> {
     let mut shown = Vec::new();
     for (one, number) in due(record, wanted) {
@@ -463,7 +467,7 @@ pub(super) fn show(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<V
     Ok(shown)
 }
 
-/// Whether the only copy is no longer the one on scratch.
+/// Returns whether scratch no longer holds the only copy.
 pub(super) const fn is_safe(state: api::RequestState) -> bool {
     use api::RequestState::{Arrived, Delivered, Released, Safe};
 

@@ -1,4 +1,4 @@
-//! Just in time: by when the data of jobs is wanted, as the queue moves.
+//! Just-in-time data: when jobs' data is wanted, as the queue moves.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,15 +15,17 @@ use super::{
 };
 use crate::{driver::Centre, http::Desk, queue::Outlook};
 
-/// Longest that data is held back. Slurm ends a stage-in after `StageInTimeout`, a day where `posthaste slurm install` wrote
-/// it: half of it is left to move the data in.
+/// Longest delay of data. Slurm ends a stage-in after `StageInTimeout`, a day if `posthaste slurm
+/// install` wrote it: half of it remains for the transfer.
 const DELAY_MAX: Duration = Duration::from_secs(12 * 3600);
-/// A moment is told anew when it comes nearer by more than this, or goes further away by more than this and an eighth of the
-/// time until then: each time is a line of the journal, and the queue is looked at every half minute.
+/// A start time is reported again only if it moves closer by more than this, or away by more than
+/// this plus an eighth of the remaining time. Each report is a line of the journal, and the queue
+/// is read every half minute.
 const MOVE_LEAST: Duration = Duration::from_secs(60);
 const MOVE_SHARE: u32 = 8;
 
-/// By when what a directive names is wanted first, where data comes just in time and the script does not say when.
+/// Returns when the data of a directive is first wanted, if data comes just in time and the script
+/// names no time.
 pub(super) fn wanted_at(
     desk: &Desk,
     record: &JobRecord,
@@ -35,7 +37,7 @@ pub(super) fn wanted_at(
     Some(at.min(now + DELAY_MAX))
 }
 
-/// Tells the mind anew by when data is wanted that is held back, as the queue looks now.
+/// Reports anew when delayed data is wanted, by the current queue.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.
@@ -59,7 +61,7 @@ fn moves(centre: &Centre, outlook: &Outlook) -> Result<Vec<Input>> {
             };
             let at = if one.deadline.is_some() { now } else { start };
             let at = at.min(request.created + DELAY_MAX);
-            // Of jobs that share it, the first to start decides.
+            // If jobs share a stage-in, the first to start decides.
             let first = wanted.entry(request.id).or_insert(at);
             *first = at.min(*first);
         }
@@ -73,7 +75,8 @@ fn moves(centre: &Centre, outlook: &Outlook) -> Result<Vec<Input>> {
         .collect())
 }
 
-/// How the moment moves at which a stage-in is wanted, where it is held back and that is worth telling.
+/// Returns the input that moves the wanted time of a held-back stage-in, if the change is worth
+/// reporting.
 fn move_of(view: &ArrivalView, at: Timestamp, now: Timestamp) -> Option<Input> {
     let (request, from) = (view.request, view.spec.deadline);
     let not_before = view.spec.not_before?;
@@ -96,7 +99,7 @@ fn move_of(view: &ArrivalView, at: Timestamp, now: Timestamp) -> Option<Input> {
     })
 }
 
-/// When the data of a job came, where all of it came through here.
+/// Returns when the data of a job arrived, if all of it came through this service.
 ///
 /// # Errors
 /// The journal's.
@@ -138,7 +141,7 @@ mod tests {
         Timestamp::from_secs(secs)
     }
 
-    /// A stage-in that is held back until then.
+    /// Returns a stage-in that is delayed until then.
     fn held_back(until_s: u64) -> ArrivalView {
         let (request, source) = (RequestId::new(1), SourceId::new(1));
         let spec = ArrivalSpec {

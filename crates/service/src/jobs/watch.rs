@@ -1,8 +1,10 @@
-//! Data that lies ready for jobs that wait for nodes: what a purge takes of it is asked for again at once, rather than when
-//! the first of them is to start. Jobs that were submitted held have a look of their own, those of PBS ask again and again.
+//! Watches data that is ready for jobs waiting for nodes. Data that a purge removes is requested
+//! again at once, rather than when the first job is to start. Other code watches jobs submitted
+//! held; PBS's jobs repeat their requests.
 //!
-//! And jobs that were called off before they began, of which nobody told: Slurm ends all that runs for a job that is called
-//! off, and where it is busy that is the plug-in's word that it is gone too, which is never said again (seen with 22.05).
+//! This also watches for jobs that were cancelled before they began, without a report. Slurm ends
+//! everything that runs for a cancelled job. If Slurm is busy, that includes the plug-in's report
+//! that the job is gone, which is never repeated (seen with 22.05).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,24 +22,24 @@ use crate::{
     inbound::landed::{self, Landed},
 };
 
-/// Between two looks: each takes one at every file that lies ready.
+/// Interval between looks, each of which examines every ready file.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Something of which a purge took some or all.
+/// Data of which a purge removed some or all.
 struct Missing {
     request: RequestRecord,
     landed: Landed,
-    /// All jobs that want it and have not ended.
+    /// Jobs that want it and have not ended.
     jobs: Vec<JobRecord>,
 }
 
-/// Looks again and again until the service ends.
+/// Looks repeatedly until the service ends.
 ///
 /// # Errors
 /// The journal's.
 pub(crate) async fn look_on(desk: Desk) -> Result<()> {
     let (mut said, mut called_off) = (String::new(), BTreeSet::new());
-    // A service of root's has jobs of everybody.
+    // A service that runs as root has everybody's jobs.
     let whose = if desk.centre.store.actors.are_owners() {
         Whose::Everybody
     } else {
@@ -50,7 +52,8 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
         if missing.is_empty() && waiting.is_empty() {
             continue;
         }
-        // Asked after the look: nothing lets a job start whose data is not whole, so one that waits now reads none of it.
+        // Asked after the check: no job starts without whole data, so a job that waits now reads
+        // none of it.
         let states = match &desk.slurmrestd {
             Some(slurmrestd) => slurmrestd.states().await,
             None => scontrol::states(whose).await,
@@ -74,7 +77,7 @@ pub(crate) async fn look_on(desk: Desk) -> Result<()> {
     }
 }
 
-/// Jobs that Slurm keeps from starting until their data is here.
+/// Returns jobs that Slurm keeps from starting until their data is here.
 fn waiting(desk: &Desk) -> Result<Vec<JobRecord>> {
     let phases = [PhaseName::StagingIn];
     let jobs = |journal: &mut posthaste_journal::Journal| journal.jobs(Some(SLURM), &phases, None);
@@ -82,8 +85,8 @@ fn waiting(desk: &Desk) -> Result<Vec<JobRecord>> {
     Ok(jobs.into_iter().filter(is_watched).collect())
 }
 
-/// Forgets those that were called off, as Slurm said at the look before too, so that its own word had its time. Returns
-/// those of which it says so for the first time.
+/// Forgets jobs that Slurm reported as cancelled at the previous look too, so that its own report
+/// had time to come. Returns those newly reported as cancelled.
 fn forget_called_off(
     desk: &Desk,
     waiting: Vec<JobRecord>,
@@ -111,7 +114,7 @@ fn forget_called_off(
     Ok(first)
 }
 
-/// What has arrived for jobs of Slurm and is not whole any more.
+/// Returns data that arrived for Slurm's jobs and is no longer whole.
 fn missing(desk: &Desk) -> Result<Vec<Missing>> {
     let centre = &desk.centre;
     let all = centre
@@ -138,7 +141,7 @@ fn missing(desk: &Desk) -> Result<Vec<Missing>> {
                 landed,
                 jobs,
             }),
-            // What somebody changed is theirs.
+            // Files that a user changed are that user's.
             Ok(Landed::Whole | Landed::Changed | Landed::Unknown) => {}
             Err(error) => tracing::warn!("{error}"),
         }
@@ -146,24 +149,24 @@ fn missing(desk: &Desk) -> Result<Vec<Missing>> {
     Ok(missing)
 }
 
-/// Whether it is a job that Slurm keeps from starting until its data is here.
+/// Returns whether Slurm keeps this job from starting until its data is here.
 fn is_watched(job: &JobRecord) -> bool {
     job.scheduler == SLURM && job.phase == JobPhase::StagingIn && job.hold == JobHold::None
 }
 
-/// How Slurm says that a job stands; nothing of jobs of others.
+/// Returns the job's state by Slurm, or none for jobs of other batch systems.
 fn standing(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> Option<JobState> {
     let number = job.job.parse::<u64>().ok();
     let number = number.filter(|_| job.scheduler == SLURM);
     number.and_then(|number| states.get(&number).copied())
 }
 
-/// Whether Slurm says that a job was called off before it began.
+/// Returns whether Slurm reports that a job was cancelled before it began.
 fn is_called_off(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
     standing(job, states) == Some(JobState::NeverBegan)
 }
 
-/// Whether Slurm says that a job waits.
+/// Returns whether Slurm reports that a job waits.
 fn waits(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
     match standing(job, states) {
         Some(JobState::Waiting | JobState::Held | JobState::HeldByAdministrator) => true,
@@ -171,7 +174,7 @@ fn waits(job: &JobRecord, states: &BTreeMap<u64, JobState>) -> bool {
     }
 }
 
-/// Asks for it again in the name of a job that waits, where no job may be reading what is left.
+/// Requests it again in the name of a waiting job, unless a job may be reading the rest.
 fn bring_again(desk: &Desk, one: &Missing, states: &BTreeMap<u64, JobState>) -> Result<()> {
     let store = &desk.centre.store;
     let Some(job) = one
@@ -185,14 +188,14 @@ fn bring_again(desk: &Desk, one: &Missing, states: &BTreeMap<u64, JobState>) -> 
         if !one.jobs.iter().all(|job| waits(job, states)) {
             return Ok(());
         }
-        // Jobs that were told of meanwhile find it missing, as these do.
+        // Jobs registered meanwhile find it missing, as these do.
         let _asking = stage_in::asking(desk);
         if let Err(error) = tokio::task::block_in_place(|| landed::evict(store, &one.request)) {
             tracing::warn!("{error}");
             return Ok(());
         }
     }
-    // It may have ended, or have been told of anew.
+    // The job may have ended, or have been registered anew.
     let now = store.journal(|journal| journal.job(&job.scheduler, &job.job))?;
     let Some(mut record) = now.filter(|now| now == job) else {
         return Ok(());

@@ -1,13 +1,14 @@
-//! Processes of this machine, told from all others there ever were: whether one is over.
+//! Identifies processes of this machine uniquely, to find out whether one has ended.
 
 use std::{fs, io};
 
-/// This process: the boot of its machine, the names processes have there, its own, and when it began.
+/// Identifies this process: the boot of its machine, its process namespace, its id, and its start.
 pub(super) fn own() -> Option<String> {
     of(&std::process::id().to_string())
 }
 
-/// Whether a process is known to be over: it ran here since the machine was started, and is gone. Nothing is known of others.
+/// Returns whether a process has certainly ended: it ran here since the machine started, and is
+/// gone. Nothing is known of others.
 pub(super) fn is_over(life: &str) -> bool {
     let mut words = life.split(' ');
     let (Some(boot), Some(names), Some(id)) = (words.next(), words.next(), words.next()) else {
@@ -24,7 +25,7 @@ fn of(id: &str) -> Option<String> {
     Some(format!("{boot} {names} {id} {began}"))
 }
 
-/// Which boot of which machine this is, and which processes are seen here.
+/// Identifies the machine's boot and the process namespace.
 fn here() -> Option<(String, String)> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let names = fs::read_link("/proc/self/ns/pid").ok()?;
@@ -32,10 +33,11 @@ fn here() -> Option<(String, String)> {
     Some((boot.trim().to_owned(), names))
 }
 
-/// When a process began, in ticks since the machine was started; none where it ended, though its parent has not asked how.
+/// Returns when a process began, in ticks since the machine started; none if it ended and its
+/// parent has not collected it.
 fn running(id: &str) -> io::Result<Option<u64>> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
-    // Its own name comes in parentheses, and may have any in it (proc_pid_stat(5)).
+    // The process name is in parentheses, and may contain some (proc_pid_stat(5)).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().unwrap_or_default();
@@ -43,7 +45,7 @@ fn running(id: &str) -> io::Result<Option<u64>> {
     Ok(began.filter(|_| !matches!(state, "Z" | "X")))
 }
 
-/// Whether no process has the number any more, or another one.
+/// Returns whether the process number is unused or reused.
 fn is_gone(id: &str, life: &str) -> bool {
     match running(id) {
         Ok(None) => true,
@@ -65,7 +67,7 @@ mod tests {
         let life = of(&child.id().to_string()).unwrap();
         assert!(!is_over(&life));
         child.kill().unwrap();
-        // Also while nobody asked how it ended.
+        // This includes a process whose end was not collected.
         while !is_over(&life) {
             std::thread::yield_now();
         }

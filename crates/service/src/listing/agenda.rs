@@ -1,4 +1,5 @@
-//! Which directory is listed ahead next: breadth first, within what each ask may cost, so many at once of a server. Plain code.
+//! Chooses the directory to list ahead next: breadth first, within each request's budget, with
+//! limits per server. Pure code.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,44 +10,46 @@ use posthaste_types::Timestamp;
 
 use super::place::{Place, Site};
 
-/// Levels below a directory that was asked for, unless less or more is asked for; and the most.
+/// Levels below a requested directory, by default, and at most.
 pub(crate) const LEVELS: u8 = 2;
 pub(crate) const LEVELS_MAX: u8 = 8;
-/// Directories that one ask may have listed ahead: 16 at once over 60 ms are through with them in four seconds.
+/// Directories listed ahead per request: 16 at once over 60 ms take four seconds for them.
 const DIRECTORIES_MAX: usize = 1_000;
-/// Bytes of listings that one ask may bring: an eighth of what is kept.
+/// Bytes of listings per request: an eighth of the cache.
 const BYTES_MAX: usize = 8 << 20;
-/// For so long after somebody asked directories are listed ahead: whoever goes on asks again.
+/// Listing ahead continues for this long after a request: a caller that goes on asks again.
 const ASK_LASTS: Duration = Duration::from_secs(30);
-/// Directories listed ahead at once of one server; of one that takes all questions over one connection, where each costs four round
-/// trips and its program answers one after the other anyway; and of this machine, whose disk only seeks more.
+/// Directories listed ahead at once per server; per server with one connection, where a listing
+/// costs four round trips and the program answers in sequence; and on this machine, where more
+/// would only seek.
 const AT_ONCE: usize = 16;
 const SSH_AT_ONCE: usize = 64;
 const LOCAL_AT_ONCE: usize = 4;
-/// And of all together.
+/// Limit over all servers.
 const ALL_AT_ONCE: usize = 128;
-/// Directories that wait.
+/// Most waiting directories.
 const WAITING_MAX: usize = 20_000;
 
-/// A directory to be listed ahead.
+/// Directory to be listed ahead.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) place: Place,
-    /// Levels below what was asked for.
+    /// Level below the requested directory.
     pub(super) level: u8,
-    /// All that lies below it is to be listed in one go, if its store can and it is not too much.
+    /// Set if everything below is to be listed in one call, if its store can and it is not too
+    /// much.
     pub(super) is_tree: bool,
     ask: u64,
 }
 
-/// What one ask may still cost.
+/// Remaining budget of a request.
 #[derive(Debug)]
 struct Budget {
     directories: usize,
     bytes: usize,
     levels: u8,
     until: Timestamp,
-    /// Directories that wait or are listed for it, and the asker while they are offered.
+    /// Directories that wait or are listed for it, plus the caller while it offers some.
     holds: usize,
 }
 
@@ -56,7 +59,7 @@ struct Server {
     running: usize,
 }
 
-/// All that is to be listed ahead.
+/// Directories to be listed ahead.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     servers: HashMap<Site, Server>,
@@ -67,7 +70,7 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    /// Somebody asked, and so many levels may be listed ahead. Ends with [`Agenda::close`].
+    /// Opens a budget for a request that may list so many levels ahead. [`Agenda::close`] ends it.
     pub(super) fn open(&mut self, levels: u8, now: Timestamp) -> u64 {
         self.number += 1;
         let budget = Budget {
@@ -81,7 +84,7 @@ impl Agenda {
         self.number
     }
 
-    /// Directories that an ask may still have listed, this many levels below it.
+    /// Returns how many directories a request may still have listed, at this level below it.
     pub(super) fn room(&self, ask: u64, level: u8) -> usize {
         let Some(budget) = self.asks.get(&ask) else {
             return 0;
@@ -93,12 +96,12 @@ impl Agenda {
         left.min(WAITING_MAX.saturating_sub(self.positions.len()))
     }
 
-    /// Wants a directory to be listed ahead. One that waits already goes where it comes sooner.
+    /// Queues a directory for listing ahead. A queued one moves forward if it comes sooner now.
     pub(super) fn offer(&mut self, ask: u64, level: u8, place: Place) {
         self.add(ask, level, place, false);
     }
 
-    /// Wants all that lies below a directory, which was listed itself.
+    /// Queues everything below a directory, which was listed itself.
     pub(super) fn offer_tree(&mut self, ask: u64, place: Place) {
         self.add(ask, 0, place, true);
     }
@@ -131,7 +134,7 @@ impl Agenda {
         );
     }
 
-    /// Whoever asked has offered everything.
+    /// Notes that a request has offered all its directories.
     pub(super) fn close(&mut self, ask: u64) {
         if let Some(budget) = self.asks.get_mut(&ask) {
             budget.holds -= 1;
@@ -141,7 +144,7 @@ impl Agenda {
         }
     }
 
-    /// Somebody asks for a directory itself: it is not to be listed ahead.
+    /// Removes a directory that a caller requests itself.
     pub(super) fn take(&mut self, place: &Place) {
         let Some(position) = self.positions.remove(place) else {
             return;
@@ -155,7 +158,7 @@ impl Agenda {
         self.forget_if_idle(place.site());
     }
 
-    /// The next one, which ends with [`Agenda::done`].
+    /// Returns the next directory; [`Agenda::done`] ends it.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Wanted> {
         loop {
             if self.running >= ALL_AT_ONCE {
@@ -194,7 +197,7 @@ impl Agenda {
         }
     }
 
-    /// One was listed, or is known: it cost so many bytes, and these directories are in it.
+    /// Records a listed or cached directory: its bytes and its subdirectories.
     pub(super) fn done(
         &mut self,
         wanted: &Wanted,
@@ -217,7 +220,7 @@ impl Agenda {
         self.forget_if_idle(wanted.place.site());
     }
 
-    /// Nobody answers there: what waits for it is not wanted any more.
+    /// Drops all directories of a server that does not answer.
     pub(super) fn give_up(&mut self, site: &Site) {
         let Some(server) = self.servers.get_mut(site) else {
             return;

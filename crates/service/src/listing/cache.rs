@@ -1,4 +1,5 @@
-//! What is kept of listings, for how long it is believed, and who lists what just now. Plain code: the time comes in, nothing waits.
+//! Caches listings, decides how long they are fresh, and knows which are being listed. Pure code:
+//! time is an input, nothing waits.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,30 +15,33 @@ use super::{
     place::{Place, Written},
 };
 
-/// For so long a listing is given out without a look at its server: about what it takes to go through ten thousand directories.
+/// Lifetime of a listing without a look at its server: about the time to walk ten thousand
+/// directories.
 pub(super) const FRESH_FOR: Duration = Duration::from_secs(60);
-/// For so long the further pages of a listing are those of the same one: its reader sees one moment.
+/// Time for which further pages come from the same listing: its reader sees one moment.
 pub(super) const PAGED_FOR: Duration = Duration::from_secs(600);
-/// For so long it is enough that the directory itself did not change. A file may grow without that.
+/// Time for which an unchanged directory confirms its listing. A file may grow without that
+/// showing.
 pub(super) const CONFIRMED_FOR: Duration = Duration::from_secs(600);
-/// What changed less than this before it was listed may have changed again within the same tick of its file system's clock, or of a
-/// clock that goes wrong.
+/// A directory changed less than this before its listing may have changed again within one tick of
+/// its file system's clock, or of a wrong clock.
 pub(super) const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
-/// A listing, and what was known of its directory.
+/// Listing with the state of its directory.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) listed: Arc<Listed>,
-    /// When it was begun to be listed.
+    /// Moment at which the listing began.
     pub(super) listed_at: Timestamp,
-    /// When it was last known to be so.
+    /// Moment at which it was last known to be true.
     pub(super) as_of: Timestamp,
-    /// When the directory changed, where its server tells.
+    /// Modification time of the directory, if its server reports it.
     pub(super) mtime: Option<FileTime>,
 }
 
 impl Known {
-    /// Whether nothing was written there lately, so that the directory's own time tells whether names came or went since.
+    /// Returns whether the directory has not changed lately, so that its modification time shows
+    /// later changes of names.
     fn is_settled(&self) -> bool {
         let Some(mtime) = self.mtime else {
             return false;
@@ -48,7 +52,7 @@ impl Known {
         newest_s.saturating_add(settled_s) <= listed_s
     }
 
-    /// Whether it is still good if the directory's own time is as it was.
+    /// Returns whether an unchanged modification time confirms it.
     pub(super) fn may_be_confirmed(&self, now: Timestamp) -> bool {
         self.is_settled() && now.since(self.listed_at) < CONFIRMED_FOR
     }
@@ -63,63 +67,63 @@ impl Known {
 struct Kept {
     known: Known,
     bytes: usize,
-    /// The number under which it was begun to be listed.
+    /// Number under which its listing began.
     number: u64,
-    /// When it was used last, in uses.
+    /// Use count at its last use.
     used: u64,
 }
 
-/// Somebody lists it.
+/// Listing under way.
 #[derive(Debug)]
 struct Flight<W> {
     number: u64,
-    /// Something was written there since it began.
+    /// Set if something was written there since it began.
     is_spoiled: bool,
     waiter: W,
 }
 
-/// What is asked of the cache.
+/// Query of the cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Want {
-    /// Not the first page.
+    /// Set if it is not the first page.
     pub(super) is_further: bool,
-    /// Only what is listed after this number was given out.
+    /// Number that the listing must be newer than.
     pub(super) newer_than: Option<u64>,
 }
 
-/// What it says.
+/// Answer of the cache.
 #[derive(Debug)]
 pub(super) enum Look<W> {
     Here(Known),
-    /// Somebody lists it. If that is no use, ask again when it is over.
+    /// Being listed. If that listing is of no use, ask again when it has ended.
     Wait {
         waiter: W,
         is_of_use: bool,
     },
-    /// List it, under this number; `Known` is what is kept and too old.
+    /// To be listed under this number; `Known` is the outdated listing.
     Begin {
         number: u64,
         old: Option<Known>,
     },
 }
 
-/// All listings that are kept. `W` is how one waits for what is listed just now.
+/// All cached listings. `W` is the handle for waiting for a listing under way.
 #[derive(Debug)]
 pub(super) struct Cache<W> {
     kept: HashMap<Place, Kept>,
-    /// By when they were used.
+    /// Places by their last use.
     order: BTreeMap<u64, Place>,
     bytes: usize,
     bytes_max: usize,
     flights: HashMap<Place, Flight<W>>,
-    /// Whole trees that are listed just now, and whether something was written there since.
+    /// Trees being listed, and whether something was written there since.
     trees: BTreeMap<u64, (Place, bool)>,
     writing: BTreeMap<u64, Written>,
     number: u64,
 }
 
 impl<W: Clone> Cache<W> {
-    /// Keeps so many bytes, and at least the newest listing.
+    /// Creates a cache of so many bytes, which keeps at least the newest listing.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             kept: HashMap::new(),
@@ -133,7 +137,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// A number that is larger than all before.
+    /// Returns a number larger than all before.
     pub(super) fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
@@ -170,8 +174,8 @@ impl<W: Clone> Cache<W> {
         Look::Begin { number, old }
     }
 
-    /// Somebody wants nothing that was begun before this number was given out: nobody who asks later is given it either, so that
-    /// whoever has to ask again need not say so again.
+    /// Outdates listings begun before this number was issued. Later callers don't get them either,
+    /// so a caller that asks again need not repeat this.
     fn outdate(&mut self, place: &Place, number: u64) {
         if self
             .kept
@@ -185,7 +189,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// A listing that is fresh, which is now used.
+    /// Returns a fresh listing, which counts as used.
     fn fresh(&mut self, place: &Place, now: Timestamp, is_further: bool) -> Option<Known> {
         let used = self.next_number();
         let kept = self.kept.get_mut(place)?;
@@ -198,18 +202,19 @@ impl<W: Clone> Cache<W> {
         Some(kept.known.clone())
     }
 
-    /// What is kept of it, whatever its age; nobody uses it by that.
+    /// Returns the cached listing of any age, without counting as a use.
     pub(super) fn peek(&self, place: &Place) -> Option<&Known> {
         self.kept.get(place).map(|kept| &kept.known)
     }
 
-    /// Whether it need not be listed: it is fresh, or somebody does.
+    /// Returns whether it need not be listed: it is fresh or being listed.
     pub(super) fn is_there(&self, place: &Place, now: Timestamp) -> bool {
         let is_fresh = |known: &Known| known.is_fresh(now, false);
         self.peek(place).is_some_and(is_fresh) || self.flights.contains_key(place)
     }
 
-    /// What was begun under this number is over; without a listing it failed, and what was kept is dropped.
+    /// Ends the listing of this number. Without a result it failed, and the cached listing is
+    /// dropped.
     pub(super) fn end(&mut self, place: &Place, number: u64, known: Option<Known>) {
         if self
             .flights
@@ -250,7 +255,7 @@ impl<W: Clone> Cache<W> {
         self.fit();
     }
 
-    /// Keeps so many bytes from now on, and at least the newest listing.
+    /// Sets the memory; at least the newest listing is kept.
     pub(super) fn resize(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
         self.fit();
@@ -274,7 +279,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// A whole tree is listed from now on, unless one is that it lies in.
+    /// Begins listing a whole tree, unless a tree that contains it is being listed.
     pub(super) fn begin_tree(&mut self, place: &Place) -> Option<u64> {
         if self.trees.values().any(|(tree, _)| place.lies_in(tree)) {
             return None;
@@ -284,7 +289,8 @@ impl<W: Clone> Cache<W> {
         Some(number)
     }
 
-    /// What was begun under this number is over, and these directories were in it. Those that somebody listed meanwhile are newer.
+    /// Ends the listing of this number, which found these directories. Directories listed
+    /// separately meanwhile are newer.
     pub(super) fn end_tree(&mut self, number: u64, found: Vec<(Place, Known)>) {
         let Some((tree, is_spoiled)) = self.trees.remove(&number) else {
             return;
@@ -306,7 +312,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// Something was written: what it touches is dropped, and what is listed just now is of no use to whoever asks later.
+    /// Drops listings that a write touches, and outdates those under way for later callers.
     pub(super) fn drop_touched(&mut self, written: &Written) {
         let touched = self
             .kept
@@ -323,7 +329,7 @@ impl<W: Clone> Cache<W> {
         }
     }
 
-    /// Something is being written from now on: until that is over nothing there is kept.
+    /// Begins a write: until it ends, no listing there is kept.
     pub(super) fn begin_writing(&mut self, written: Written) -> u64 {
         self.drop_touched(&written);
         let number = self.next_number();
@@ -331,7 +337,7 @@ impl<W: Clone> Cache<W> {
         number
     }
 
-    /// What was begun to be written under this number is over.
+    /// Ends the write of this number.
     pub(super) fn end_writing(&mut self, number: u64) {
         if let Some(written) = self.writing.remove(&number) {
             self.drop_touched(&written);
@@ -359,7 +365,8 @@ mod tests {
         Written::at(address, Ok).unwrap()
     }
 
-    /// A listing of so many entries, of a directory that changed so many seconds before it was listed.
+    /// Returns a listing with so many entries, of a directory that changed so many seconds before
+    /// it was listed.
     fn known(entries: usize, listed_at: Timestamp, old_s: Option<u64>) -> Known {
         let mut draft = Draft::default();
         for number in 0..entries {
@@ -529,12 +536,12 @@ mod tests {
             "not what was kept"
         );
         cache.end(&run, number, Some(known(4, at(1), None)));
-        // It began later than that was asked: no need to list it once more.
+        // The listing began after the request, so no further one is needed.
         assert!(matches!(
             cache.look(&run, at(2), want, || "w"),
             Look::Here(_)
         ));
-        // What was begun before is not given to those either who ask again without saying so.
+        // Callers that ask again also don't get listings that began before.
         let slow = begin(&mut cache, "s3://b/slow", at(2));
         let want = Want {
             newer_than: Some(cache.next_number()),
@@ -597,7 +604,7 @@ mod tests {
         ] {
             assert_eq!(is_kept(&cache, name), stays, "{name}");
         }
-        // Who asks now is not given what was begun before.
+        // A caller that asks now does not get an earlier listing.
         let waits = look(&mut cache, "s3://b/run/new", at(0));
         assert!(matches!(
             waits,
@@ -668,7 +675,7 @@ mod tests {
         cache.end(&place("s3://b/run"), number, None);
         assert!(!is_kept(&cache, "s3://b/run"));
         assert!(!cache.is_there(&place("s3://b/run"), at(60)));
-        // A number that is over already changes nothing.
+        // A number that has ended changes nothing.
         cache.end(&place("s3://b/run"), number, Some(known(1, at(0), None)));
         assert!(!is_kept(&cache, "s3://b/run"));
     }

@@ -1,24 +1,24 @@
-//! What a directory held when it was listed, kept small: a directory of a million entries is not much larger here than their names.
+//! Compact listing of a directory: a million entries take little more memory than their names.
 
 use posthaste_endpoint::{Entry, FileTime, Kind};
 
-/// Entries of one directory: more are not listed through the service.
+/// Largest directory that is listed through the service, in entries.
 pub(super) const ENTRIES_MAX: usize = 5_000_000;
-/// What one of them takes beside its name.
+/// Bytes of an entry besides its name.
 const ROW_BYTES: usize = size_of::<Row>();
-/// What a listing takes beside its entries: itself, its place, and where it stands in the cache.
+/// Bytes of a listing besides its entries: itself, its place, and its cache record.
 const LISTED_BYTES: usize = 512;
-/// Stands for no permission bits.
+/// Marker for missing permission bits.
 const NO_MODE: u16 = u16::MAX;
 
-/// A directory's entries, by their names.
+/// Entries of a directory, by name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     names: Vec<u8>,
     rows: Vec<Row>,
-    /// The latest time that any entry tells, in seconds since the epoch.
+    /// Latest time of any entry, in seconds since the epoch.
     newest_s: Option<i64>,
-    /// No directory comes from here on: nobody looks through a million files for one.
+    /// Index after which no directory follows, so that nobody searches a million files for one.
     directories_end: usize,
 }
 
@@ -34,7 +34,7 @@ struct Row {
     time: Time,
 }
 
-/// What the time of an entry says.
+/// Encoding of an entry's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Unknown,
@@ -42,7 +42,7 @@ enum Time {
     Stored,
 }
 
-/// One entry.
+/// Entry of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen<'l> {
     pub(crate) name: &'l [u8],
@@ -53,7 +53,7 @@ pub(crate) struct Seen<'l> {
     pub(crate) mode: Option<u32>,
 }
 
-/// A listing in the making.
+/// Listing being built.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     names: Vec<u8>,
@@ -62,7 +62,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Takes an entry; says whether there was room for it.
+    /// Adds an entry; returns whether there was room for it.
     pub(crate) fn push(&mut self, entry: &Entry) -> bool {
         let (Ok(name_start), Ok(name_len)) = (
             u32::try_from(self.names.len()),
@@ -101,7 +101,7 @@ impl Draft {
         self.rows.len()
     }
 
-    /// All of it, in the order of names.
+    /// Returns the listing, ordered by name.
     pub(crate) fn finish(self) -> Listed {
         let Self {
             mut names,
@@ -138,7 +138,7 @@ fn name_of<'n>(names: &'n [u8], row: &Row) -> &'n [u8] {
 }
 
 impl Listed {
-    /// What it takes in memory.
+    /// Returns its bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         self.names.capacity() + self.rows.capacity() * ROW_BYTES + LISTED_BYTES
     }
@@ -151,14 +151,14 @@ impl Listed {
         self.rows.get(at).map(|row| name_of(&self.names, row))
     }
 
-    /// The place of the first entry behind this name.
+    /// Returns the index of the first entry after this name.
     pub(crate) fn after(&self, name: &[u8]) -> usize {
         self.rows
             .partition_point(|row| name_of(&self.names, row) <= name)
     }
 
-    /// The entries of the page that begins at `start`, and whether more follow. Entries of one name are on one page: the next one
-    /// begins behind a name.
+    /// Returns the entries of the page that begins at `start`, and whether more follow. Entries of
+    /// one name are on one page, since the next page begins after a name.
     pub(crate) fn page(
         &self,
         start: usize,
@@ -188,14 +188,14 @@ impl Listed {
         }
     }
 
-    /// The place and name of the first directory in it from this place on.
+    /// Returns index and name of the first directory from this index on.
     pub(crate) fn next_directory(&self, start: usize) -> Option<(usize, &[u8])> {
         let rows = self.rows.get(start..self.directories_end)?;
         let at = rows.iter().position(|row| row.kind == Kind::Directory)?;
         Some((start + at, name_of(&self.names, rows.get(at)?)))
     }
 
-    /// The names of the directories in it from this place on.
+    /// Returns the names of the directories from this index on.
     pub(crate) fn directories(&self, start: usize) -> impl Iterator<Item = &[u8]> {
         let rows = self.rows.get(start..self.directories_end);
         let rows = rows.unwrap_or_default().iter();
@@ -241,7 +241,7 @@ mod tests {
         let mut sorted = names;
         sorted.sort();
         assert_eq!(all, sorted);
-        // A name that is not there any more is a place all the same.
+        // A name that has gone is still a valid position.
         let (mut page, _) = listed.page(listed.after(b"1000"), 1);
         assert_eq!(page.next().unwrap().name, b"101");
         assert_eq!(listed.after(b"zzz"), 1000);

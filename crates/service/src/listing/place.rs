@@ -1,36 +1,37 @@
-//! Where something is listed: with whose credentials, at which place, and which path there.
+//! Places of listings: the credentials, the endpoint and the path there.
 
 use std::{ffi::OsStr, fmt, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 use posthaste_endpoint::{Error, ErrorKind, Location, Protocol, Result};
 
-/// A directory of some endpoint, opened with one credential. Two that are equal are the same directory, as the same somebody sees
-/// it.
+/// Directory of an endpoint, opened with one credential. Equal places are the same directory as the
+/// same owner sees it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// All that is the same for everything that is opened together.
+    /// Properties that all places opened together share.
     root: Arc<Root>,
-    /// As the endpoint has it, `/` between names.
+    /// Path at the endpoint, with `/` between names.
     path: Vec<u8>,
 }
 
-/// An endpoint without a path, as one credential opens it.
+/// Endpoint without a path, as one credential opens it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Root {
-    /// The profile that was named; the environment's credentials without.
+    /// Named profile; the environment's credentials without.
     profile: Option<String>,
-    /// Everything of the address but its path. It may hold a signature, so it is never shown.
+    /// Address without its path. It may contain a signature, so it is never shown.
     authority: String,
     site: Site,
-    /// With whose rights or credential it is opened, and which of those that they had by turns; none where all see the same.
+    /// Owner whose rights or credential opens it, and the number of that credential; none if all
+    /// see the same.
     whose: Option<(String, u64)>,
 }
 
-/// What writes and reads of one server have in common, whoever makes them and however they are addressed.
+/// Server that reads and writes share, by any caller and under any of its addresses.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Site(String);
 
-/// Something that was written: what is listed there, above it and below it is no longer so.
+/// Written place: listings of it, above it and below it are outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     site: Site,
@@ -49,11 +50,11 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Where an address leads with a profile. `resolve` says what stands behind `NAME:path`, where NAME is a profile. Blocking:
-    /// links in local paths are followed.
+    /// Resolves an address with a profile to a place. `resolve` returns what is behind `NAME:path`,
+    /// where NAME is a profile. Blocking: links in local paths are followed.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an address that makes no sense here, and what following links brings.
+    /// [`ErrorKind::Invalid`] for an address that is invalid here, and errors of following links.
     pub(crate) fn of(
         address: &str,
         profile: Option<&str>,
@@ -79,7 +80,7 @@ impl Place {
         {
             let resolved = resolve(location.clone())?;
             if resolved != location {
-                // The profile of that name opens it, whatever other was named.
+                // The profile of that name opens it, whatever else was named.
                 profile = Some(host);
                 path = trimmed_start(&path).to_vec();
             }
@@ -97,7 +98,8 @@ impl Place {
         })
     }
 
-    /// The same as somebody sees it, with the credential of this number, or as nobody else does.
+    /// Returns the place as an owner sees it with the credential of this number, or as nobody else
+    /// does.
     pub(crate) fn seen_by(self, owner: &str, number: u64) -> Self {
         let root = Root {
             whose: Some((owner.to_owned(), number)),
@@ -121,13 +123,13 @@ impl Place {
         &self.path
     }
 
-    /// The path of a place on this machine.
+    /// Returns the path of a place on this machine.
     pub(crate) fn local(&self) -> Option<&Path> {
         let is_local = self.root.authority == LOCAL;
         is_local.then(|| Path::new(OsStr::from_bytes(&self.path)))
     }
 
-    /// The directory of this name in it.
+    /// Returns the subdirectory of this name.
     pub(crate) fn child(&self, name: &[u8]) -> Self {
         let is_bare = self.path.is_empty() && !self.root.has_slash();
         let slash: &[u8] = if is_bare || self.path.ends_with(b"/") {
@@ -141,7 +143,7 @@ impl Place {
         }
     }
 
-    /// The directory that it lies in, and its name there.
+    /// Returns its parent, and its name there.
     pub(crate) fn parent(&self) -> Option<(Self, &[u8])> {
         let slash = self.path.iter().rposition(|byte| *byte == b'/');
         let (above, name) = match slash {
@@ -157,7 +159,7 @@ impl Place {
         (!name.is_empty()).then_some((parent, name))
     }
 
-    /// The directory at this path below it.
+    /// Returns the directory at this path below it.
     pub(crate) fn below_it(&self, path: &[u8]) -> Self {
         if path.is_empty() {
             return self.clone();
@@ -165,7 +167,7 @@ impl Place {
         self.child(path)
     }
 
-    /// Whether it is this directory or lies somewhere in it.
+    /// Returns whether it is this directory or lies below it.
     pub(crate) fn lies_in(&self, other: &Self) -> bool {
         let rest = self.path.strip_prefix(&*other.path);
         let is_below = |rest: &[u8]| {
@@ -177,7 +179,7 @@ impl Place {
         self.root == other.root && rest.is_some_and(is_below)
     }
 
-    /// Where an endpoint is opened that lists this and what lies beside it.
+    /// Returns the path of the endpoint that lists this directory and its neighbours.
     pub(crate) fn top(&self) -> Vec<u8> {
         let scheme = self.root.authority.split(':').next().unwrap_or_default();
         match scheme {
@@ -189,7 +191,7 @@ impl Place {
         }
     }
 
-    /// Its path as an endpoint has it that was opened at `base`; none where it does not lie there.
+    /// Returns its path at an endpoint opened at `base`; none if it does not lie there.
     pub(crate) fn below<'p>(&'p self, base: &[u8]) -> Option<&'p [u8]> {
         let is_absolute = |path: &[u8]| path.starts_with(b"/");
         if base.is_empty() {
@@ -201,10 +203,10 @@ impl Place {
         is_below.then(|| trimmed_start(rest))
     }
 
-    /// The address of `path` at the same endpoint, to be opened with its profile.
+    /// Returns the address of `path` at the same endpoint, to be opened with its profile.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where such an address can't be written.
+    /// [`ErrorKind::Invalid`] if such an address can't be written.
     pub(crate) fn location(&self, path: &[u8]) -> Result<Location> {
         let authority = OsStr::new(&self.root.authority[..]);
         if self.root.authority == LOCAL {
@@ -228,7 +230,7 @@ impl Place {
         Ok(location)
     }
 
-    /// Whether what was written makes a listing of this one that was made before untrue.
+    /// Returns whether a write makes an earlier listing of this directory untrue.
     pub(crate) fn is_touched_by(&self, written: &Written) -> bool {
         self.root.site == written.site && overlap(&self.path, &written.path, self.root.is_named())
     }
@@ -239,12 +241,12 @@ impl Root {
         self.profile.as_ref()
     }
 
-    /// With whose rights or credential it is opened, where that makes a difference.
+    /// Returns the owner whose rights or credential opens it, if that makes a difference.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.whose.as_ref().map(|(owner, _)| owner.as_str())
     }
 
-    /// Its path begins with a slash wherever it has any.
+    /// Returns whether its path, if any, begins with a slash.
     fn has_slash(&self) -> bool {
         let scheme = self.authority.split("://").next().unwrap_or_default();
         matches!(
@@ -253,12 +255,12 @@ impl Root {
         )
     }
 
-    /// A profile stands behind it, whose own path is not in the path here.
+    /// Returns whether it is opened by a profile whose own path is not part of this path.
     fn is_named(&self) -> bool {
         self.authority.ends_with(':') && self.profile.as_deref() == self.authority.strip_suffix(':')
     }
 
-    /// Bytes that it takes.
+    /// Returns its bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let owner = self.owner().map_or(0, str::len);
         let profile = self.profile.as_ref().map_or(0, String::len);
@@ -267,22 +269,23 @@ impl Root {
 }
 
 impl Site {
-    /// It is this machine.
+    /// Returns whether it is on this machine.
     pub(crate) fn is_here(&self) -> bool {
         self.0 == HERE
     }
 
-    /// It is spoken to over SSH.
+    /// Returns whether it is accessed over SSH.
     pub(crate) fn is_ssh(&self) -> bool {
         self.0.starts_with(SSH)
     }
 }
 
 impl Written {
-    /// What a request writes that goes to an address, and so what was listed where. Blocking.
+    /// Returns what a request that goes to an address writes, and so the listings it touches.
+    /// Blocking.
     ///
     /// # Errors
-    /// As [`Place::of`].
+    /// Errors of [`Place::of`].
     pub(crate) fn at(
         address: &str,
         resolve: impl FnOnce(Location) -> Result<Location>,
@@ -304,14 +307,14 @@ impl Written {
     }
 }
 
-/// The authority of places on this machine, and what they have in common.
+/// Authority shared by all places on this machine.
 const LOCAL: &str = "file:";
 const HERE: &str = "here";
-/// How the names of hosts begin that are spoken to over SSH.
+/// Prefix of hosts accessed over SSH.
 const SSH: &str = "ssh ";
 
-/// Whether one lies at, above or below the other. Paths whose beginnings are not known to be the same may; so may what a profile
-/// names.
+/// Returns whether one path lies at, above or below the other. Paths with possibly different roots
+/// may overlap, and so may paths of profiles.
 fn overlap(one: &[u8], other: &[u8], is_named: bool) -> bool {
     let is_absolute = |path: &[u8]| path.starts_with(b"/");
     if is_named || is_absolute(one) != is_absolute(other) {
@@ -342,7 +345,7 @@ fn goes_up(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|name| name == b"..")
 }
 
-/// An absolute path without links in what is there of it.
+/// Returns an absolute path with links resolved as far as it exists.
 fn followed(path: &Path) -> Result<Vec<u8>> {
     let shown = path.display().to_string();
     if !path.is_absolute() {
@@ -369,7 +372,7 @@ fn path_of(location: &Location) -> &[u8] {
     }
 }
 
-/// Everything but the path, as an address that leads to the root of it.
+/// Returns the address of the root, without the path.
 fn authority_of(location: &Location) -> String {
     let user = |user: &Option<String>| match user {
         Some(user) => format!("{user}@"),
@@ -407,7 +410,7 @@ fn authority_of(location: &Location) -> String {
     }
 }
 
-/// An address of IPv6 between brackets, as it is written in addresses.
+/// Returns an IPv6 address in brackets, as in URLs.
 fn bracketed(host: &str) -> String {
     if host.contains(':') {
         format!("[{host}]")
@@ -450,7 +453,7 @@ mod tests {
         Place::of(address, profile, named).unwrap()
     }
 
-    /// `archive:` is a profile, and everything else is what it is.
+    /// Resolves `archive:` as a profile, and leaves everything else.
     fn named(location: Location) -> Result<Location> {
         if let Location::Host {
             user: None,
@@ -503,7 +506,7 @@ mod tests {
         assert_ne!(with(Some("archive")), with(Some("mine")));
         assert_ne!(with(Some("archive")), with(None));
         assert_ne!(with(Some("archive")), place("archive:x", None));
-        // What is named opens itself, whatever else was said.
+        // A named profile or credential is used whatever else was given.
         assert_eq!(place("archive:x", Some("mine")), place("archive:x", None));
         assert_eq!(place("/tmp", Some("mine")), place("/tmp", None));
     }
@@ -545,7 +548,7 @@ mod tests {
             ("s3://vault/base/run-2", false),
             ("s3://vault/other", false),
             ("s3://other/base/run", false),
-            // Where the profile leads is not in the path.
+            // The path of the profile is not part of this path.
             ("archive:run", true),
             ("/tmp", false),
         ] {

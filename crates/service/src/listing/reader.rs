@@ -1,4 +1,5 @@
-//! Lists directories: opens their endpoints, keeps these open for a while, and asks again what fails for now.
+//! Lists directories: opens their endpoints, keeps these open for a while, and retries temporary
+//! errors.
 
 use std::{
     collections::HashMap,
@@ -22,66 +23,67 @@ use super::{
 };
 use crate::{actors::Actors, clock::Clock, credentials::Behalf, inbound::look};
 
-/// Endpoints that are open at once.
+/// Endpoints open at once.
 const OPEN_MAX: usize = 64;
-/// One that nobody uses for so long is closed.
+/// Idle time after which an endpoint is closed.
 pub(super) const IDLE_FOR: Duration = Duration::from_secs(60);
-/// One is opened anew after so long: its profile may say something else by then.
+/// Age at which an endpoint is opened anew: its profile may have changed.
 const OPEN_FOR: Duration = Duration::from_secs(600);
-/// Directories listed at once at one endpoint that somebody waits for.
+/// Directories listed on request at once at one endpoint.
 const ASKED_AT_ONCE: usize = 16;
-/// Directories of this machine that are listed at once.
+/// Directories of this machine listed at once.
 const LOCAL_AT_ONCE: usize = 4;
-/// Entries of a tree that is listed in one go: 50 pages of a store, and a few megabytes. What is larger is listed directory by
-/// directory.
+/// Entries of a tree that is listed in one call: 50 pages of a store, and a few megabytes. Larger
+/// trees are listed directory by directory.
 const TREE_ENTRIES_MAX: usize = 50_000;
-/// How often something is tried that fails for now, and the pause before the second time, which doubles.
+/// Attempts at a listing that fails temporarily, and the first pause between them, which doubles.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
-/// Whoever is not through with a directory by then is not going to be.
+/// Longest listing: one that takes longer is not going to end.
 const LONGEST: Duration = Duration::from_secs(1800);
 
-/// Whose an endpoint is, and at which path it was opened.
+/// Owner of an endpoint, and the path at which it was opened.
 type Key = (Arc<Root>, Vec<u8>);
 type Endpoints = HashMap<Key, Arc<Opened>>;
 
-/// An endpoint that is open, or being opened by whoever needs it first.
+/// Endpoint that is open, or being opened by its first user.
 struct Opened {
     endpoint: OnceCell<Arc<dyn Endpoint>>,
     opened: Timestamp,
     used: Mutex<Timestamp>,
-    /// Places for directories that somebody waits for.
+    /// Slots for directories that a caller waits for.
     asked: Semaphore,
 }
 
-/// What is read of a directory.
+/// Result of reading a directory.
 pub(super) struct Read {
     pub(super) known: Known,
-    /// It was as it was: it was not listed again.
+    /// Set if it was unchanged and so not listed again.
     pub(super) is_unchanged: bool,
-    /// Its store lists all that lies below in one go.
+    /// Set if its store lists everything below in one call.
     pub(super) lists_trees: bool,
 }
 
-/// What is to be read at an endpoint.
+/// Work to do at an endpoint.
 enum What {
     Directory(Option<Known>),
     Tree,
 }
 
-/// What was.
+/// Result of that work.
 enum Found {
     Directory(Read),
-    /// All directories of a tree; none where that is too much, or can't be had in one go.
+    /// All directories of a tree; none if they are too many or the store can't list them in one
+    /// call.
     Tree(Option<Vec<(Vec<u8>, Listed)>>, Timestamp),
 }
 
-/// Endpoints by credential and by where they were opened.
+/// Endpoints by credential and path.
 #[derive(Default)]
 pub(super) struct Reader {
     clock: Clock,
     opened: Mutex<Endpoints>,
-    /// With whose rights and credentials they are opened.
+    /// Rights and credentials that open them.
     actors: Arc<Actors>,
 }
 
@@ -101,11 +103,12 @@ impl Reader {
         self.clock.now()
     }
 
-    /// Lists a directory, unless it is as it was when `old` was listed. What somebody waits for has places of its own.
+    /// Lists a directory, unless it is unchanged since `old` was listed. Listings on request have
+    /// their own slots.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is nothing, [`ErrorKind::Invalid`] for a file, [`ErrorKind::Unsupported`] where there are
-    /// too many entries, and the endpoint's.
+    /// [`ErrorKind::NotFound`] if there is nothing, [`ErrorKind::Invalid`] for a file,
+    /// [`ErrorKind::Unsupported`] for too many entries, and the endpoint's.
     pub(super) async fn read(
         &self,
         place: &Place,
@@ -118,8 +121,8 @@ impl Reader {
         }
     }
 
-    /// Lists all that lies below a directory: every directory there, itself too. None where that is too much, or its store does not
-    /// list trees.
+    /// Lists every directory at and below a directory. Returns none if that is too much, or its
+    /// store does not list trees.
     ///
     /// # Errors
     /// The endpoint's.
@@ -183,7 +186,7 @@ impl Reader {
         read.map_err(|error| error.at(Locus::Source))
     }
 
-    /// The endpoint at which a place is listed: one that is open already, where there is one.
+    /// Returns the endpoint at which a place is listed, an open one if there is one.
     fn opened(&self, place: &Place) -> (Key, Arc<Opened>) {
         let now = self.clock.now();
         let mut all = self.locked();
@@ -232,7 +235,7 @@ impl Reader {
         .await
     }
 
-    /// On whose behalf a place is opened: the service's own user's where nobody in particular asks.
+    /// Returns on whose behalf a place is opened: for the service's own user if it has no owner.
     fn behalf(&self, place: &Place) -> Result<Behalf> {
         match (place.root().owner(), place.local()) {
             (Some(owner), Some(_)) => tokio::task::block_in_place(|| self.actors.owner(owner)),
@@ -240,7 +243,7 @@ impl Reader {
         }
     }
 
-    /// Closes what nobody uses; says whether anything stays open.
+    /// Closes idle endpoints; returns whether any stays open.
     pub(super) fn close_idle(&self) -> bool {
         let now = self.clock.now();
         let mut all = self.locked();
@@ -263,7 +266,7 @@ impl Opened {
     }
 }
 
-/// Whether an endpoint is better opened anew.
+/// Returns whether an endpoint should be opened anew.
 fn is_lost(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -271,7 +274,7 @@ fn is_lost(error: &Error) -> bool {
     )
 }
 
-/// Sees that a local path still leads where it led when it was found out who may read there.
+/// Checks that a local path still leads to where it led when access to it was checked.
 fn is_still_there(path: &std::path::Path, shown: String) -> Result<()> {
     match std::fs::canonicalize(path) {
         Ok(followed) if followed == path => Ok(()),
@@ -282,7 +285,7 @@ fn is_still_there(path: &std::path::Path, shown: String) -> Result<()> {
     }
 }
 
-/// Tries again while that can help.
+/// Retries as long as that can help.
 async fn patiently<T, F: Future<Output = Result<T>>>(mut work: impl FnMut() -> F) -> Result<T> {
     let mut tries = 1;
     loop {
@@ -297,7 +300,7 @@ async fn patiently<T, F: Future<Output = Result<T>>>(mut work: impl FnMut() -> F
     }
 }
 
-/// Whether a directory's own time tells that names came or went.
+/// Returns whether a directory's modification time shows that names were added or removed.
 fn tells_changes(endpoint: &dyn Endpoint) -> bool {
     matches!(endpoint.capabilities().scheme, "file" | "sftp")
 }
@@ -343,7 +346,7 @@ async fn read_at(
     })
 }
 
-/// Begins to list, and asks in the same round trip when the directory changed.
+/// Begins listing, and asks for the modification time in the same round trip.
 async fn begin(
     endpoint: &dyn Endpoint,
     path: &[u8],
@@ -353,7 +356,7 @@ async fn begin(
         return Ok((None, endpoint.list(path, false).await?));
     }
     let (there, listing) = tokio::join!(endpoint.stat(path, true), endpoint.list(path, false));
-    // Why it can't be listed says more.
+    // The listing's own error says more.
     let listing = listing?;
     Ok((there?.and_then(|there| there.mtime), listing))
 }
@@ -387,7 +390,7 @@ async fn read_all(
     }
 }
 
-/// All directories of a tree, by their paths below this one.
+/// Lists all directories of a tree, by their paths below this one.
 async fn read_tree_at(
     endpoint: &dyn Endpoint,
     path: &[u8],
@@ -423,7 +426,8 @@ async fn read_tree_at(
     }
 }
 
-/// A store that only knows keys lists nothing below what is a file, or nowhere.
+/// Checks that a path is a directory: a store that only knows keys lists nothing below a file or a
+/// missing path.
 async fn see_that_it_is_a_directory(endpoint: &dyn Endpoint, path: &[u8]) -> Result<()> {
     let there: Option<Entry> = patiently(|| endpoint.stat(path, true)).await?;
     match there.map(|entry| entry.kind) {
@@ -451,7 +455,7 @@ mod tests {
         Place::of(path.to_str().unwrap(), None, Ok).unwrap()
     }
 
-    /// Makes a directory with a file look as if nobody had touched it for long.
+    /// Makes a directory with a file look untouched for long.
     fn settle(folder: &Path) {
         for path in [folder.join("file"), folder.to_owned()] {
             let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);

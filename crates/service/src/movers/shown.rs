@@ -1,4 +1,4 @@
-//! What movers say, read, and what they are told and shown as.
+//! Converts movers' reports from the API, and orders and views to it.
 
 use posthaste_api as api;
 use posthaste_core::movers::{LeaseId, MoverId, View};
@@ -7,7 +7,7 @@ use posthaste_types::{Digest, Timestamp};
 
 use super::About;
 
-/// Characters that are kept of why something failed.
+/// Longest reason of a failure that is kept, in characters.
 const WHY_CHARS_MAX: usize = 500;
 
 pub(super) fn shown(view: &View, about: Option<&About>, now: Timestamp) -> api::Mover {
@@ -44,10 +44,10 @@ pub(super) fn read_digest(text: &str) -> Result<Digest> {
     read.map_err(|_| Error::new(ErrorKind::Invalid, "read", "a digest of a mover"))
 }
 
-/// How work ended, as a mover says: what came of it, or why nothing did.
+/// Reported end of work: its result, or the reason why there is none.
 pub(super) type ReadEnding = (LeaseId, std::result::Result<Came, String>);
 
-/// What came of work.
+/// Result of work.
 pub(super) enum Came {
     Digests(Vec<Digest>),
     Stored(Checksum, String),

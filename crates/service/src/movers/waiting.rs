@@ -1,4 +1,4 @@
-//! Those who wait for work that movers do.
+//! Callers that wait for work of movers.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -10,49 +10,50 @@ use tokio::sync::mpsc;
 
 use super::{Movers, Pending};
 
-/// News of one piece of work that may wait to be heard; the last place is for its end.
+/// Unread news of one piece of work; the last slot is for its end.
 const NEWS_MAX: usize = 8;
 
-/// What those who wait for work hear of it.
+/// News of work for its caller.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// A mover has it. After another was lost, this comes again.
+    /// Given to a mover. If another mover was lost, this comes again.
     Given,
-    /// Its fragment is on its way, and has this digest.
+    /// Its fragment is under way, with this digest.
     Begun(Digest),
-    /// So many bytes came since it was given.
+    /// Bytes fetched since it was given.
     Fetched(u64),
 }
 
-/// How work of a mover ended.
+/// End of a mover's work.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// It is done, and these are the digests of its chunk.
+    /// Done, with the digests of its chunk.
     Done(Vec<Digest>),
-    /// It is done: a store holds what has this checksum, and gave this receipt for it.
+    /// Done: a store holds an object with this checksum, and gave this receipt.
     Stored(Checksum, String),
-    /// This mover could not do it.
+    /// Failed at this mover.
     Failed(MoverId),
 }
 
-/// Work that is offered to movers.
+/// Work offered to movers.
 pub(crate) struct Offered {
     pub(crate) request: RequestId,
-    /// What it is about; all of one chunk is read together.
+    /// Chunk of the work; all work of one chunk is read together.
     pub(crate) chunk: ChunkIndex,
     pub(crate) due: Timestamp,
-    /// It is given to nobody once it was called back, and not called back once it was given.
+    /// Never given once it was recalled, and never recalled once it was given.
     pub(crate) departure: Arc<Departure>,
-    /// What is to be done, said when it is given: what it needs then is fresh.
+    /// Makes the chore when it is given, so that its credentials are fresh.
     pub(crate) chore: Arc<dyn Fn() -> api::Chore + Send + Sync>,
 }
 
-/// What is told of work: news, until it has ended.
+/// Update on work: news until it has ended.
 pub(super) type Told = ControlFlow<Ending, News>;
 
 impl Movers {
-    /// Lets movers do this; what is heard of it meanwhile is told to `hear`. None where no mover is to do it, or none could:
-    /// then it is the caller's, who says by [`Movers::could_be_done`] whether it could be done.
+    /// Lets movers do this work and passes news of it to `hear`. Returns none if no mover is to do
+    /// it, or none could. Then the caller does it, and reports by [`Movers::could_be_done`] whether
+    /// it could be done.
     pub(crate) async fn carry(
         &self,
         offered: Offered,
@@ -68,7 +69,7 @@ impl Movers {
         }
     }
 
-    /// Whether any may be given work.
+    /// Returns whether any mover may get work.
     pub(crate) fn are_there(&self) -> bool {
         self.state().roster.is_manned(self.now())
     }
@@ -93,7 +94,7 @@ impl Movers {
         })
     }
 
-    /// What a mover could not do was done here.
+    /// Notes that work a mover could not do was done here, so the failure was the mover's.
     pub(crate) fn could_be_done(&self, id: MoverId) {
         let mut state = self.state();
         state.roster.was_its_fault(self.now(), id);
@@ -101,7 +102,7 @@ impl Movers {
     }
 }
 
-/// Takes work back when whoever waits for it is gone.
+/// Withdraws the work when its caller is gone.
 struct Withdrawal<'a> {
     movers: &'a Movers,
     ticket: Ticket,

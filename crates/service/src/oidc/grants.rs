@@ -1,4 +1,4 @@
-//! Makes of what a provider says of somebody who they are here, and what they may.
+//! Turns a provider's claims into a caller and its rights.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use serde_json::{Map, Value};
 use super::settings::{Grant, Oidc, USER, is_account};
 use crate::tokens::{Caller, Login};
 
-/// What names somebody where nobody says what does.
+/// Default claims that name a user.
 const USUAL_CLAIMS: [&str; 2] = ["preferred_username", "sub"];
 
-/// Who has these claims, until then.
+/// Returns the caller with these claims, valid until then.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] where they name nobody, or nothing is granted.
+/// [`ErrorKind::PermissionDenied`] if they name nobody, or nothing is granted.
 pub(super) fn caller(
     settings: &Oidc,
     claims: &Map<String, Value>,
@@ -56,7 +56,7 @@ pub(super) fn caller(
             .with("user", user)
             .hint("an operator grants it in [[oidc.grant]]"));
     };
-    // One that only lets people look does not widen where others let them submit.
+    // A read-only grant does not widen where other grants allow submitting.
     let given = given
         .iter()
         .filter(|grant| scope != api::Scope::Submit || grant.scope == api::Scope::Submit);
@@ -81,7 +81,7 @@ pub(super) fn caller(
     Ok(Caller::logged_in(login))
 }
 
-/// A claim by its name; with dots, one within others.
+/// Returns a claim by its name; dots separate nested names.
 fn look<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     if let Some(found) = claims.get(name) {
         return Some(found);
@@ -90,7 +90,7 @@ fn look<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     look(claims.get(outer)?.as_object()?, inner)
 }
 
-/// Whether a claim is that value, or has it among others.
+/// Returns whether a claim is that value, or a list that contains it.
 fn says(claims: &Map<String, Value>, claim: &str, value: &str) -> bool {
     let is_it = |found: &Value| match found {
         Value::String(text) => text == value,
@@ -106,7 +106,8 @@ fn says(claims: &Map<String, Value>, claim: &str, value: &str) -> bool {
     }
 }
 
-/// As much of a subject as there may be (OpenID Connect Core 1.0, section 2), and nothing that a terminal understands.
+/// Returns a subject cut to its longest valid length (OpenID Connect Core 1.0, section 2), without
+/// characters that a terminal interprets.
 fn shortened(subject: &str) -> String {
     let plain = subject.chars().filter(|c| !posthaste_types::is_obeyed(*c));
     plain.take(255).collect()
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(alice, (api::Scope::Submit, scratch, Some("climate".into())));
         let olga = json!({ "sub": "2", "realm_access": { "roles": ["user", "ops"] } });
         assert_eq!(of(olga).0, api::Scope::Operate);
-        // What only looks like a value is none.
+        // A value that only looks right is no match.
         let none = json!({ "sub": "3", "groups": { "climate": true }, "realm_access": "ops" });
         assert_eq!(of(none).0, api::Scope::Read);
     }

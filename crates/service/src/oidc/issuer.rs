@@ -1,4 +1,4 @@
-//! Asks an OpenID provider: what it can do, what its keys are, and for tokens.
+//! Asks an OpenID provider for its endpoints, its keys, and tokens.
 
 use std::{path::Path, time::Duration};
 
@@ -16,38 +16,39 @@ use tokio::time::timeout;
 
 use super::keys::Keys;
 
-/// How long a provider may think, with its whole answer.
+/// Time limit for a provider's whole answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of an answer: discovery documents and keys have some thousand, tokens with hundreds of groups tens of thousands.
+/// Largest answer: discovery documents and keys have some thousand bytes, tokens with hundreds of
+/// groups tens of thousands.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// An OpenID provider.
+/// OpenID provider.
 #[derive(Debug, Clone)]
 pub struct Issuer {
     name: String,
     client: Client<WebConnector, Full<Bytes>>,
 }
 
-/// Where it is asked for what (OpenID Connect Discovery 1.0, section 3; RFC 8628, section 4).
+/// Endpoints of a provider (OpenID Connect Discovery 1.0, section 3; RFC 8628, section 4).
 #[derive(Debug, Clone, Deserialize)]
 pub struct Discovery {
     issuer: String,
     jwks_uri: String,
-    /// Where tokens are asked for.
+    /// Endpoint that issues tokens.
     pub token_endpoint: String,
-    /// Where a device asks to be let in; none where it can't.
+    /// Endpoint that starts a device's login; none if unsupported.
     #[serde(default)]
     pub device_authorization_endpoint: Option<String>,
-    /// Where tokens are given back; nowhere, perhaps.
+    /// Endpoint that revokes tokens, if any.
     #[serde(default)]
     pub revocation_endpoint: Option<String>,
 }
 
 impl Issuer {
-    /// Makes ready to ask it. Nothing is asked yet.
+    /// Prepares the connection. Asks nothing yet.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an address that is none or not safe; those of `ca_file`.
+    /// [`ErrorKind::Invalid`] for an invalid or unsafe address; those of `ca_file`.
     pub fn open(name: &str, ca_file: Option<&Path>) -> Result<Self> {
         let address = safe(name)?;
         let is_secure = address.scheme_str() == Some("https");
@@ -59,10 +60,11 @@ impl Issuer {
         })
     }
 
-    /// Asks what it can do.
+    /// Fetches the discovery document.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for what is no such document, or another's.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for an
+    /// invalid document, or another issuer's.
     pub async fn discover(&self) -> Result<Discovery> {
         let base = self.name.trim_end_matches('/');
         let address = format!("{base}/.well-known/openid-configuration");
@@ -76,10 +78,10 @@ impl Issuer {
         Ok(found)
     }
 
-    /// Asks for its keys.
+    /// Fetches the provider's keys.
     ///
     /// # Errors
-    /// As [`Issuer::discover`].
+    /// Errors of [`Issuer::discover`].
     pub(super) async fn keys(&self, discovery: &Discovery) -> Result<Keys> {
         let keys = Keys::new(self.get(&discovery.jwks_uri).await?);
         if keys.is_empty() {
@@ -101,10 +103,11 @@ impl Issuer {
         })
     }
 
-    /// Sends a form and says the answer, good or bad.
+    /// Sends a form and returns the answer, whatever its status.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for an answer that is neither empty nor JSON.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`], and [`ErrorKind::Invalid`] for an
+    /// answer that is neither empty nor JSON.
     pub async fn post(&self, address: &str, form: &[(&str, &str)]) -> Result<(StatusCode, Value)> {
         let pairs = form.iter().map(|(name, value)| {
             let value = encode(value.as_bytes(), false);
@@ -116,7 +119,7 @@ impl Issuer {
             return Ok((status, Value::Null));
         }
         let answer = serde_json::from_slice(&body).map_err(|_| {
-            // It may hold a token.
+            // The answer may hold a token, so it is not shown.
             let error = self.fail(ErrorKind::Invalid);
             error.cause(format!("it answered {status} to {address}, and no JSON"))
         })?;
@@ -158,7 +161,7 @@ impl Issuer {
     }
 }
 
-/// An address that nobody on the way can read or change.
+/// Parses an address that nobody on the path can read or change.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for another.

@@ -1,5 +1,5 @@
-//! Signed claims (RFC 7515, RFC 7519), and whether they are for this service and for now (OpenID Connect Core 1.0, section 3.1.3.7;
-//! RFC 9068, section 4).
+//! Checks signed claims (RFC 7515, RFC 7519): whether they are for this service and for now (OpenID
+//! Connect Core 1.0, section 3.1.3.7; RFC 9068, section 4).
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use serde_json::{Map, Value};
 
 use super::keys::{Algorithm, Keys, Verdict};
 
-/// Bytes of a token: hundreds of groups fit.
+/// Longest token, in bytes: hundreds of groups fit.
 const BYTES_MAX: usize = 32 << 10;
-/// By how much the clocks of two machines may differ.
+/// Tolerated difference between two machines' clocks.
 const LEEWAY: Duration = Duration::from_secs(60);
-/// What tokens that say who somebody is call themselves. One that ends a session, or tells another event, says something else.
+/// Accepted types of identity tokens. A token that ends a session or reports another event has
+/// another type.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-/// What a provider signed, or somebody says that it did.
+/// Token that a provider signed, or claims to have signed.
 #[derive(Debug)]
 pub(super) struct Token<'a> {
     algorithm: Algorithm,
@@ -26,22 +27,23 @@ pub(super) struct Token<'a> {
     claims: Map<String, Value>,
 }
 
-/// Whether a text is built like one.
+/// Returns whether a text has the form of such a token.
 pub(super) fn looks_like_one(shown: &str) -> bool {
     shown.starts_with("ey") && shown.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// When a token says that it ends, for whoever got it from its issuer; none where it does not say, or is of another kind.
+/// Returns a token's expiry, for a client that got it from its issuer; none if it has none or is of
+/// another kind.
 #[must_use]
 pub fn ends(shown: &str) -> Option<Timestamp> {
     Token::read(shown).ok()?.moment("exp")
 }
 
 impl<'a> Token<'a> {
-    /// Reads it. Nothing of it is checked yet but its form.
+    /// Parses it. Only its form is checked.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why it is invalid.
     pub(super) fn read(shown: &'a str) -> Result<Self, &'static str> {
         const NONE: &str = "the token can't be read";
         if shown.len() > BYTES_MAX {
@@ -56,7 +58,7 @@ impl<'a> Token<'a> {
         if kind.is_some_and(|kind| !TYPES.contains(&&*kind)) || claims.contains_key("events") {
             return Err("the token is not one that says who somebody is");
         }
-        // What it would have us understand we don't.
+        // The token requires extensions that are unknown here.
         if header.contains_key("crit") {
             return Err("the token has critical headers that are not known");
         }
@@ -70,10 +72,10 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Sees that it says to be of this issuer.
+    /// Checks that it claims to be of this issuer.
     ///
     /// # Errors
-    /// Where it does not.
+    /// Fails if it does not.
     pub(super) fn is_of(&self, issuer: &str) -> Result<(), &'static str> {
         let says = self.claims.get("iss").and_then(Value::as_str);
         (says == Some(issuer))
@@ -86,10 +88,10 @@ impl<'a> Token<'a> {
         keys.check(self.algorithm, self.kid.as_deref(), signed, &self.signature)
     }
 
-    /// Sees that it is for one of these audiences, and for now; until when.
+    /// Checks that it is for one of these audiences and valid now; returns its expiry.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub(super) fn is_good(
         &self,
         audiences: &[String],
@@ -107,7 +109,7 @@ impl<'a> Token<'a> {
         if !is_meant {
             return Err("the token is for another audience");
         }
-        // Whoever had it made for several, another among them, is to be one of ours.
+        // If a token has several audiences, its presenter must be one of ours.
         let presenter = self.claims.get("azp");
         if is_shared && presenter.is_some_and(|name| !is_ours(name)) {
             return Err("the token was made for another client");
@@ -132,7 +134,7 @@ impl<'a> Token<'a> {
     }
 
     fn moment(&self, name: &str) -> Option<Timestamp> {
-        /// The year 9999: what lies behind is no moment that anybody means.
+        /// Year 9999: later times are no real moments.
         const SECS_MAX: f64 = 253_402_300_799.0;
         let secs = self.claims.get(name)?.as_f64()?;
         let secs = (0.0..=SECS_MAX).contains(&secs).then_some(secs)?;

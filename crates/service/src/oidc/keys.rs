@@ -1,14 +1,16 @@
-//! An issuer's public keys (RFC 7517), and whether one of them signed something (RFC 7518, RFC 8037).
+//! Public keys of an issuer (RFC 7517), and the check whether one of them made a signature (RFC
+//! 7518, RFC 8037).
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
-/// Keys of one issuer: those that are in use, were, and will be.
+/// Keys of one issuer: current, past and future ones.
 const KEYS_MAX: usize = 64;
 
-/// How something is signed. There is none with a shared secret: whoever may check such a signature could make one, and whoever
-/// takes a public key for the secret lets in everybody. Neither is there none at all.
+/// Signature algorithm. None has a shared secret: a service that may check such a signature could
+/// make one, and one that takes a public key for the secret admits everybody. `none` is missing as
+/// well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Rs256,
@@ -37,14 +39,14 @@ impl Algorithm {
     }
 }
 
-/// What was found out about a signature.
+/// Result of checking a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// A key of the issuer made it.
+    /// Made by a key of the issuer.
     Good,
-    /// There is no such key.
+    /// The issuer has no such key.
     Unknown,
-    /// There is, and it did not make it.
+    /// Not made by the issuer's key.
     Bad,
 }
 
@@ -80,17 +82,17 @@ enum Public {
 #[derive(Debug)]
 struct Key {
     kid: Option<String>,
-    /// The one way in which it signs, where it says so.
+    /// Only algorithm of the key, if it states one.
     alg: Option<String>,
     public: Public,
 }
 
-/// The keys of an issuer.
+/// Keys of an issuer.
 #[derive(Debug)]
 pub(super) struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Those that sign in a way that is known.
+    /// Returns the keys with a known algorithm.
     pub(super) fn new(written: Written) -> Self {
         let known = written.keys.into_iter().filter_map(|key| {
             let key = serde_json::from_value::<WrittenKey>(key).ok()?;
@@ -103,7 +105,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Whether the key that is named made the signature, or any where none is named.
+    /// Checks that the named key made the signature, or any key if none is named.
     pub(super) fn check(
         &self,
         algorithm: Algorithm,
@@ -119,7 +121,7 @@ impl Keys {
         if meant.any(|key| key.made(algorithm, signed, signature)) {
             Verdict::Good
         } else if kid.is_none() {
-            // Its key may be a new one.
+            // The key may be new.
             Verdict::Unknown
         } else {
             Verdict::Bad
@@ -204,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 8037, appendix A.4.
+    /// Uses RFC 8037, appendix A.4.
     #[test]
     fn a_signature_is_good_under_its_own_key_and_algorithm_alone() {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
@@ -235,7 +237,7 @@ mod tests {
             check(&known, Algorithm::Rs256, Some("one"), signed),
         ];
         assert_eq!(bad, [Verdict::Bad; 3]);
-        // What it says of itself binds it.
+        // The algorithm that a key states is binding.
         let mut other = key.clone();
         other["alg"] = "ES256".into();
         let verdict = check(&keys(other), Algorithm::EdDsa, Some("one"), signed);

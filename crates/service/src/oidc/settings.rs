@@ -1,4 +1,4 @@
-//! Whom to trust, and what people may who log in: the table `[oidc]` of the file of settings.
+//! Trusted provider and rights of logged-in users: the table `[oidc]` of the settings file.
 
 use std::{
     collections::BTreeMap,
@@ -12,49 +12,49 @@ use toml::Spanned;
 use super::issuer::safe;
 use crate::{site::Complaint, tokens};
 
-/// Grants of one file, accounts, and names in one list: people write them by hand.
+/// Most grants of a file, accounts, and names in one list: people write them by hand.
 const GRANTS_MAX: usize = 256;
 const ACCOUNTS_MAX: usize = 4096;
 const NAMES_MAX: usize = 64;
-/// What stands in a directory for who logged in.
+/// Placeholder in a directory for the logged-in user.
 pub(super) const USER: &str = "{user}";
-/// What is asked for where nobody says: who somebody is, what they are called, and to stay logged in.
+/// Default scopes: the user's identity and name, and staying logged in.
 const SCOPES: [&str; 3] = ["openid", "profile", "offline_access"];
 
-/// The provider that says who somebody is, and what they may then.
+/// Provider that identifies users, and the rights it implies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oidc {
-    /// The issuer, as it writes itself.
+    /// Issuer, as it writes its own name.
     pub issuer: String,
-    /// What the command line is called there.
+    /// Client id of the command line there.
     pub client_id: String,
-    /// What the command line asks for.
+    /// Scopes that the command line asks for.
     pub scopes: Vec<String>,
-    /// Which of the tokens that it gets it shows.
+    /// Token that the command line presents.
     pub bearer: api::Bearer,
-    /// For whom tokens are that are good here.
+    /// Audiences of tokens that are good here.
     pub(super) audience: Vec<String>,
-    /// The claim that names the user; `preferred_username`, else `sub`, where none is said.
+    /// Claim that names the user; by default `preferred_username`, else `sub`.
     pub(super) user_claim: Option<String>,
-    /// An authority that is trusted beside the system's.
+    /// Certificate authority trusted beside the system's.
     pub ca_file: Option<PathBuf>,
     pub(super) grants: Vec<Grant>,
-    /// Accounts of people whose claims don't name them.
+    /// Accounts of users whose claims don't name them.
     pub(super) accounts: BTreeMap<String, String>,
 }
 
-/// What somebody may of whom a claim says something, or whoever logs in.
+/// Rights of users with a certain claim, or of all logged-in users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) when: Option<(String, String)>,
     pub(super) scope: api::Scope,
     pub(super) project: Option<String>,
-    /// With [`USER`] for who logged in.
+    /// Directories, with [`USER`] for the logged-in user.
     pub(super) below: Vec<String>,
     pub(super) profiles: Vec<String>,
 }
 
-/// The table as it is written.
+/// Table as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Written {
@@ -72,7 +72,7 @@ pub(crate) struct Written {
     accounts: BTreeMap<String, Spanned<String>>,
 }
 
-/// One, or several.
+/// Single name or list of names.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Names {
@@ -103,10 +103,10 @@ impl Names {
 }
 
 impl Written {
-    /// What it means.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// What makes no sense, with where it stands.
+    /// Invalid settings, with their position.
     pub(crate) fn understand(self) -> Result<Oidc, Complaint> {
         let (issuer, client_id) = (&self.issuer, &self.client_id);
         safe(issuer.as_ref()).map_err(|error| (issuer.span().start, error.to_string()))?;
@@ -194,7 +194,7 @@ fn understand(written: WrittenGrant) -> Result<Grant, String> {
     {
         return Err(format!("`{name:.64}` is no name: {}", tokens::NAMES));
     }
-    // A directory that takes a name keeps it a directory of its own.
+    // The placeholder must be a whole directory name.
     let is_place = |below: &&String| {
         let named = below.replace(USER, "name");
         tokens::is_directory(Path::new(&named)) && !named.contains(['{', '}'])
@@ -211,7 +211,7 @@ fn understand(written: WrittenGrant) -> Result<Grant, String> {
     }
 }
 
-/// Whether a name is one that people and directories have: no hidden one, and none that goes up.
+/// Returns whether a name is valid for accounts and directories: neither hidden nor `..`.
 pub(super) fn is_account(name: &str) -> bool {
     tokens::is_name(name) && !name.starts_with(['.', '-'])
 }

@@ -1,4 +1,4 @@
-//! Looks at where a stage-out goes before it is promised.
+//! Examines a stage-out's destination before a deadline is promised.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::credentials::Behalf;
 
-/// Who submits waits no longer for an address: a port that says nothing, a file system that stands still.
+/// Longest wait of a submission for an address, such as a silent port or a hung file system.
 pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
-/// Sees that it can go to its address, as far as that can be seen now: who is away is looked at again before anything is
-/// written, and what was found is returned to be said.
+/// Checks that a request can go to its address, as far as can be seen now. An address that does not
+/// answer is examined again before anything is written; that finding is returned to be reported.
 ///
 /// # Errors
-/// What is found there.
+/// Problems found at the address.
 pub(super) async fn look_ahead(
     record: &RequestRecord,
     behalf: &Behalf,
@@ -58,7 +58,7 @@ async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) ->
     check_free(record, endpoint.as_ref(), listed).await
 }
 
-/// Sees that what lies on this machine does not go into itself.
+/// Refuses to export a local directory into itself.
 async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
     let source = PathBuf::from(OsStr::from_bytes(&record.source));
     let to = Location::parse(record.destination.as_ref());
@@ -67,7 +67,7 @@ async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
     };
     let actor = behalf.actor().clone();
     let is_inside = actor.blocking(move || {
-        // What is not there yet lies in what is.
+        // A missing path lies in its nearest existing parent.
         let above = to.ancestors().find_map(|path| path.canonicalize().ok());
         let source = source.canonicalize().ok().filter(|source| source.is_dir());
         let both = source.zip(above);
@@ -84,11 +84,12 @@ async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
     }
 }
 
-/// Sees that nothing is there that it would replace: of what it brings, some may be there, and nothing else in its directories. Files
-/// of the right size may be its own; their times and bytes are looked at when their turn comes.
+/// Checks that the export would replace nothing: some of its own files may be there, and nothing
+/// else in its directories. Files of the right size may be its own; times and bytes are compared
+/// when their turn comes.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where something is, and the endpoint's.
+/// [`ErrorKind::Conflict`] if something else is there, and the endpoint's.
 pub(super) async fn check_free(
     record: &RequestRecord,
     endpoint: &dyn Endpoint,
@@ -100,7 +101,7 @@ pub(super) async fn check_free(
             .cause("something is there already")
             .hint("name another place, or remove it: nothing is ever replaced")
             .at(Locus::Destination);
-        // It stays there, however often this is tried.
+        // Retrying does not remove it.
         clash(error)
     };
     let Some(there) = endpoint.stat(b"", true).await.map_err(at)? else {
@@ -127,7 +128,7 @@ pub(super) async fn check_free(
             for entry in page {
                 let path = join(&folder, &entry.name);
                 match (items.get(&path[..]), entry.kind) {
-                    // What a copy left in its middle is in nobody's way.
+                    // Remains of an unfinished copy are in nobody's way.
                     _ if is_unfinished(&entry.name) => {}
                     (None, _) if folder.is_empty() => {}
                     (Some(Item::Directory), Kind::Directory) => open.push(path),

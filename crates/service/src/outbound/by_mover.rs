@@ -1,4 +1,4 @@
-//! Files of stage-outs, and segments of them, that movers copy.
+//! Files and segments of exports that movers copy.
 
 use std::sync::{
     Arc,
@@ -18,10 +18,10 @@ use crate::{
     movers::{Ending, Movers, News, Offered},
 };
 
-/// Where movers write: elsewhere, by what is opened from any host in the same way.
+/// Schemes that movers write to: remote ones that any host opens the same way.
 const SCHEMES: [&str; 5] = ["s3", "azblob", "gs", "sftp", "webdav"];
 
-/// Movers, as those who help with one stage-out.
+/// Movers that help with one stage-out.
 pub(super) struct ByMover {
     movers: Arc<Movers>,
     request: RequestId,
@@ -29,16 +29,16 @@ pub(super) struct ByMover {
     owner: Option<String>,
     source: api::ChorePlace,
     destination: api::ChorePlace,
-    /// Each piece is one of its own: nothing is gained where one mover has two.
+    /// Number of the next piece, so that each is separate: two at one mover would gain nothing.
     next: AtomicU32,
-    /// Nothing that is there is replaced.
+    /// Set if no existing file is replaced.
     only_new: bool,
-    /// The copy that it is of, as traces know it: pieces are copied beside that.
+    /// Trace of the whole copy: pieces are copied beside its span.
     traceparent: Option<String>,
 }
 
 impl ByMover {
-    /// Movers that may help with a request; none where they can't write there.
+    /// Returns movers that may help with a request; none if they can't write there.
     pub(super) fn of(
         movers: &Arc<Movers>,
         record: &RequestRecord,
@@ -71,7 +71,7 @@ impl ByMover {
         })
     }
 
-    /// What is to be done; none where it can't be said in text.
+    /// Returns the chore, or none if it can't be written as text.
     fn chore(&self, errand: &Errand) -> Option<Box<api::CarryChore>> {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         let entry = &errand.entry;

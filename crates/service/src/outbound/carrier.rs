@@ -1,4 +1,4 @@
-//! A stage-out to an address that is under way: what may move, what has, and the copy that moves it.
+//! Export under way: its allowance, its progress, and the copy that moves it.
 
 mod ends;
 
@@ -38,12 +38,12 @@ use crate::{
     store::Store,
 };
 
-/// A copy that has leave for nothing more for so many looks ends; it goes on where it was.
+/// Looks without allowance after which a copy ends; it resumes later.
 const IDLE_LOOKS: u32 = 15;
-/// As good as not at all.
+/// Rate of a paused copy: practically zero.
 const PAUSED: ByteRate = ByteRate::new(1);
 
-/// Leave to move a chunk's bytes.
+/// Allowance to move a chunk's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Granted {
     pub(super) chunk: ChunkIndex,
@@ -52,22 +52,22 @@ pub(super) struct Granted {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Leaves that were given and not used up.
+    /// Unused allowances.
     granted: VecDeque<Granted>,
-    /// Chunks that arrived.
+    /// Number of arrived chunks.
     arrived: u32,
     runs: bool,
-    /// It moves no faster.
+    /// Rate limit of the copy.
     rate_max: Option<ByteRate>,
     copy: Option<AbortHandle>,
-    /// All of it is there, but for what was left out.
+    /// Set once all of it is there, except for omitted files.
     is_complete: bool,
     left_out: LeftOut,
-    /// What arrived without something of its own.
+    /// Attributes that could not be kept at the destination.
     unkept: Unkept,
 }
 
-/// One that is under way.
+/// Export under way.
 pub(super) struct Carrier {
     store: Arc<Store>,
     movers: Arc<Movers>,
@@ -77,16 +77,16 @@ pub(super) struct Carrier {
     bytes: u64,
     chunk_size: Bytes,
     state: Mutex<State>,
-    /// Leave was given.
+    /// Notified of a new allowance.
     more: Notify,
-    /// Opened by the first copy.
+    /// Record of written files, opened by the first copy.
     written: Mutex<Option<Arc<Written>>>,
-    /// Held by whoever copies.
+    /// Held by the running copy.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Carrier {
-    /// Opens it where it stands; none where the request is no stage-out to an address.
+    /// Resumes an export from its records; none if the request is no export.
     ///
     /// # Errors
     /// The journal's.
@@ -130,7 +130,8 @@ impl Carrier {
         &self.record
     }
 
-    /// What the mind decides by. What depots don't give now they may give later.
+    /// Returns the fault for the mind to decide by. Depots may deliver later what they don't
+    /// deliver now.
     pub(super) fn fault_of(&self, error: &Error) -> Fault {
         let is_of_depots = onward::of(&self.record).is_some();
         if is_of_depots && error.locus() == Locus::Source {
@@ -139,12 +140,12 @@ impl Carrier {
         super::fault_of(error)
     }
 
-    /// Whether what it reads is removed in the end.
+    /// Returns whether the source is removed at the end.
     pub(super) fn releases(&self) -> bool {
         self.record.release
     }
 
-    /// Gives leave to move another chunk. Whether a copy is to begin.
+    /// Allows another chunk to move. Returns whether a copy is to begin.
     pub(super) fn grant(&self, chunk: ChunkIndex, source: SourceId) -> bool {
         let mut state = locked(&self.state);
         state.granted.push_back(Granted { chunk, source });
@@ -152,7 +153,7 @@ impl Carrier {
         !std::mem::replace(&mut state.runs, true)
     }
 
-    /// It moves no faster from its next look on.
+    /// Sets the rate limit, which applies from the next look on.
     pub(super) fn limit(&self, rate_max: Option<ByteRate>) {
         locked(&self.state).rate_max = rate_max;
     }
@@ -161,19 +162,19 @@ impl Carrier {
         locked(&self.state).rate_max
     }
 
-    /// The copy that was begun, to be stopped by this.
+    /// Notes the started copy with its handle for stopping it.
     pub(super) fn runs_as(&self, copy: AbortHandle) {
         locked(&self.state).copy = Some(copy);
     }
 
-    /// Takes back every leave that was not used.
+    /// Takes back all unused allowances.
     pub(super) fn take_back(&self) -> Vec<Granted> {
         let mut state = locked(&self.state);
         state.runs = false;
         state.granted.drain(..).collect()
     }
 
-    /// Stops the copy; what was sent of unfinished files is found again.
+    /// Stops the copy; a resumed copy finds the sent bytes of unfinished files.
     pub(super) fn stop(&self) {
         let mut state = locked(&self.state);
         if let Some(copy) = state.copy.take() {
@@ -183,10 +184,11 @@ impl Carrier {
         state.granted.clear();
     }
 
-    /// Moves what there is leave for, and says what has arrived, until all of it has or there is leave for nothing more.
+    /// Moves data up to the allowance and reports arrivals, until everything arrived or the
+    /// allowance is used up.
     ///
     /// # Errors
-    /// Why the copy ended before its end.
+    /// The reason why the copy ended early.
     pub(super) async fn carry(&self, flow: &Flow, inputs: &mpsc::Sender<Arrival>) -> Result<()> {
         let _turn = self.turn.lock().await;
         if locked(&self.state).is_complete {
@@ -232,7 +234,7 @@ impl Carrier {
             } else {
                 fetching = None;
             }
-            // Once all of it was sent its end is waited for.
+            // A copy that has sent everything is awaited to its end.
             let waits = has_leave || done >= self.bytes;
             idle = if waits { 0 } else { idle + 1 };
             if idle >= IDLE_LOOKS && self.ends_idle() {
@@ -241,14 +243,14 @@ impl Carrier {
         }
     }
 
-    /// Says of all there is leave for that it has arrived: all of it is there.
+    /// Reports all allowed chunks as arrived, when everything is there.
     async fn tell_rest(&self, inputs: &mpsc::Sender<Arrival>) {
         while !self.ends_idle() {
             self.tell_arrived(self.bytes, inputs).await;
         }
     }
 
-    /// Whether there is leave to move more, and whether more moved than there was leave for.
+    /// Returns whether the copy may move more, and whether it exceeds its allowance.
     fn standing(&self, done: u64) -> (bool, bool) {
         let state = locked(&self.state);
         let granted = u64::try_from(state.granted.len()).unwrap_or(u64::MAX);
@@ -256,18 +258,18 @@ impl Carrier {
         (granted > 0, done > may)
     }
 
-    /// Ends the copy unless leave was given just now.
+    /// Ends the copy unless an allowance was given just now.
     fn ends_idle(&self) -> bool {
         let mut state = locked(&self.state);
         state.runs = !state.granted.is_empty();
         !state.runs
     }
 
-    /// How much of it is there.
+    /// Returns the bytes at the destination.
     fn done(&self, figures: &Figures) -> u64 {
         let sent = figures.bytes + figures.resumed_bytes;
         if figures.walked {
-            // What is left out of the total was there already.
+            // Bytes excluded from the total were already there.
             return self
                 .bytes
                 .saturating_sub(figures.total_bytes.saturating_sub(sent));
@@ -275,12 +277,12 @@ impl Carrier {
         sent
     }
 
-    /// A copy ended well.
+    /// Notes that a copy succeeded.
     fn is_there(&self) {
         locked(&self.state).is_complete = true;
     }
 
-    /// Says which chunks have arrived.
+    /// Reports arrived chunks.
     async fn tell_arrived(&self, done: u64, inputs: &mpsc::Sender<Arrival>) {
         loop {
             let granted = {
@@ -313,10 +315,11 @@ impl Carrier {
         }
     }
 
-    /// Sees that all of it is there, and brings what is not. Returns what was left out, and what is not kept of the rest.
+    /// Checks that everything is at the destination, and copies the rest. Returns the omitted
+    /// files, and the attributes that could not be kept.
     ///
     /// # Errors
-    /// Why it is not there.
+    /// The reason why it is not there.
     pub(super) async fn complete(&self) -> Result<(LeftOut, Unkept)> {
         let _turn = self.turn.lock().await;
         if !locked(&self.state).is_complete {
@@ -331,7 +334,7 @@ impl Carrier {
             let compared = expected.compare(destination.as_ref()).await;
             let is_wrong = |error: &Error| error.kind() == ErrorKind::Corrupt;
             if compared.as_ref().err().is_some_and(is_wrong) {
-                // Nobody is to take it for what it is not.
+                // Nobody must take it for the complete file.
                 destination.remove(b"").await?;
             }
             compared?;
@@ -340,10 +343,11 @@ impl Carrier {
         Ok((state.left_out.clone(), state.unkept))
     }
 
-    /// Compares what is there with what scratch is to let go of: others may have replaced it since it was written.
+    /// Compares the destination with the files that scratch is to release: others may have replaced
+    /// it since.
     ///
     /// # Errors
-    /// As [`verify`].
+    /// Errors of [`verify`].
     pub(super) async fn verify(&self) -> Result<()> {
         let destination = submit::open(&self.record, &self.behalf).await?;
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
@@ -351,7 +355,7 @@ impl Carrier {
         verify(destination.as_ref(), &self.behalf, &root, &list).await
     }
 
-    /// Copies all that is not there yet.
+    /// Copies what is missing at the destination.
     async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<Figures> {
         let destination = submit::open(&self.record, &self.behalf).await?;
         let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
@@ -413,7 +417,7 @@ impl Carrier {
         Ok(figures)
     }
 
-    /// Keeps what was left out: it stays where it is.
+    /// Records the omitted files, which stay at the source.
     fn leave_out(&self, left_out: LeftOut, places: &[u64]) -> Result<()> {
         let request = self.record.id;
         for line in &left_out.named {
@@ -427,7 +431,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// What it wrote, also before this service started.
+    /// Returns the files it wrote, also before this service started.
     fn written(&self) -> Result<Arc<Written>> {
         let mut written = locked(&self.written);
         if let Some(written) = &*written {

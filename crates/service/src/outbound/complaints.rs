@@ -1,5 +1,5 @@
-//! What went wrong last on the way of a stage-out to an address, in the words of who it happened to: the mind decides by kinds of
-//! faults and keeps no words.
+//! Last error of each export, in the words of the component that failed. The mind decides by fault
+//! kinds and keeps no text.
 
 use std::{
     collections::BTreeMap,
@@ -9,29 +9,29 @@ use std::{
 use posthaste_endpoint::Error;
 use posthaste_types::RequestId;
 
-/// Requests whose last words are kept: the newest.
+/// Requests whose last errors are kept: the newest.
 const KEPT_MAX: usize = 10_000;
 
-/// The last one.
+/// Last error of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Complaint {
     pub(crate) text: String,
-    /// Whether it may go well when it is tried again.
+    /// Set if a retry may succeed.
     pub(crate) may_pass: bool,
 }
 
-/// Of each request that had any.
+/// Last error of each request that had one.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Mutex<BTreeMap<RequestId, Complaint>>);
 
 impl Complaints {
-    /// Notes what went wrong, and says it in the log.
+    /// Records an error and logs it.
     pub(crate) fn note(&self, request: RequestId, error: &Error) {
         tracing::warn!(%request, "{error}");
         self.keep(request, error);
     }
 
-    /// Notes what went wrong, which was said.
+    /// Records an error that was logged.
     pub(crate) fn keep(&self, request: RequestId, error: &Error) {
         let complaint = Complaint {
             text: error.to_string(),
@@ -44,13 +44,13 @@ impl Complaints {
         }
     }
 
-    /// Forgets what went wrong, for it has passed.
+    /// Forgets an error that has passed.
     pub(crate) fn pass(&self, request: RequestId) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(&request);
     }
 
-    /// What went wrong last, if anything since the service started.
+    /// Returns the last error of a request since the service started.
     pub(crate) fn of(&self, request: RequestId) -> Option<Complaint> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get(&request).cloned()

@@ -1,9 +1,9 @@
-//! What somebody says a file is, by a checksum of their choice: compared with what lies there in the end.
+//! Expected checksums of files, compared with the destination at the end.
 
 use futures_util::StreamExt;
 use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus, Result};
 
-/// Algorithms that can be asked for, by the names that people write, and the digits of each in hexadecimal.
+/// Algorithms by the names that people write, with their digits in hexadecimal.
 const ALGORITHMS: [(&str, Algorithm, usize); 5] = [
     ("adler32", Algorithm::Adler32, 8),
     ("crc32", Algorithm::Crc32, 8),
@@ -21,12 +21,12 @@ enum Algorithm {
     Sha256,
 }
 
-/// A checksum that a file is to have.
+/// Expected checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expected {
     algorithm: Algorithm,
     name: &'static str,
-    /// In lower case.
+    /// Hexadecimal value in lower case.
     value: String,
 }
 
@@ -37,10 +37,11 @@ impl std::fmt::Display for Expected {
 }
 
 impl Expected {
-    /// Reads the name of an algorithm and a value in hexadecimal. Leading zeros may be left out, as many programs do.
+    /// Parses an algorithm's name and a hexadecimal value. Leading zeros may be missing, as in many
+    /// programs' output.
     ///
     /// # Errors
-    /// Why it is no checksum.
+    /// The reason why it is no checksum.
     pub(crate) fn read(algorithm: &str, value: &str) -> core::result::Result<Self, String> {
         let plain: String = algorithm
             .chars()
@@ -71,7 +72,7 @@ impl Expected {
         })
     }
 
-    /// Reads what its `Display` writes.
+    /// Parses its `Display` form.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
@@ -81,11 +82,11 @@ impl Expected {
             .map_err(|cause| Error::new(ErrorKind::Invalid, "read", "a checksum").cause(cause))
     }
 
-    /// Reads back what lies at an endpoint and compares.
+    /// Reads back a file at an endpoint and compares it.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] at [`Locus::Destination`] where it is something else, [`ErrorKind::NotFound`] where nothing is there,
-    /// and the endpoint's.
+    /// [`ErrorKind::Corrupt`] at [`Locus::Destination`] if it differs, [`ErrorKind::NotFound`] if
+    /// it is missing, and the endpoint's.
     async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
         let at = |error: Error| error.at(Locus::Destination);
         let shown = endpoint.show(b"");
@@ -115,17 +116,18 @@ impl Expected {
     }
 }
 
-/// What a file is to be in the end.
+/// Expected size and checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wanted {
-    /// Its checksum.
+    /// Expected checksum.
     pub(crate) sum: Option<Expected>,
-    /// Its size.
+    /// Expected size.
     pub(crate) bytes: Option<u64>,
 }
 
 impl Wanted {
-    /// As it is written down: `adler32:0123abcd`, `3000000`, or both with a space between; nothing where nothing was said.
+    /// Returns the text form: `adler32:0123abcd`, `3000000`, or both separated by a space. Returns
+    /// none if nothing is expected.
     pub(crate) fn to_text(&self) -> Option<String> {
         let words = [
             self.sum.as_ref().map(ToString::to_string),
@@ -135,7 +137,7 @@ impl Wanted {
         (!words.is_empty()).then(|| words.join(" "))
     }
 
-    /// Reads what [`Wanted::to_text`] writes.
+    /// Parses the form of [`Wanted::to_text`].
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
@@ -150,10 +152,10 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Looks at what lies at an endpoint, reads it back where a checksum was said, and compares.
+    /// Reads back the file at an endpoint if a checksum is given, and compares it.
     ///
     /// # Errors
-    /// As [`Expected::compare`].
+    /// Errors of [`Expected::compare`].
     pub(super) async fn compare(&self, endpoint: &dyn Endpoint) -> Result<()> {
         if let Some(bytes) = self.bytes {
             let at = |error: Error| error.at(Locus::Destination);
@@ -178,7 +180,7 @@ impl Wanted {
     }
 }
 
-/// A checksum in the making.
+/// Incremental checksum.
 enum Sum {
     Adler32(adler2::Adler32),
     Crc(crc_fast::Digest),
@@ -212,7 +214,7 @@ impl Sum {
         }
     }
 
-    /// In hexadecimal, lower case.
+    /// Returns the value in lower-case hexadecimal.
     fn value(self) -> String {
         use md5::Digest as _;
         match self {
@@ -228,7 +230,7 @@ impl Sum {
 mod tests {
     use super::*;
 
-    /// Of the nine digits from 1, as their specifications and other programs give them.
+    /// Checksums of the digits 1 to 9, from the specifications and other programs.
     const NINE: [(&str, &str); 5] = [
         ("adler32", "091e01de"),
         ("crc32", "cbf43926"),

@@ -1,4 +1,4 @@
-//! Whether somebody knows where a stage-out goes.
+//! Checks that the hosts of a stage-out are known.
 
 use posthaste_api as api;
 use posthaste_endpoint::Result;
@@ -6,7 +6,7 @@ use posthaste_endpoint::Result;
 use super::submit::is_far;
 use crate::{driver::Centre, inbound::look::refuse_unknown_host};
 
-/// Sees that somebody knows the hosts that it goes between, before anything else is looked at.
+/// Checks that its source and destination hosts are known, before anything else is examined.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] for a name that no profile and no host has.

@@ -1,4 +1,4 @@
-//! What is not at an address though the rest is: each thing for a reason of its own, and where it was it stays.
+//! Files left out of an otherwise complete export: each has its own reason and stays at its source.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,14 +9,14 @@ use posthaste_types::Bytes;
 
 use super::listed::{Item, Listed};
 
-/// Reasons that are kept of one copy: who has more is told of the first.
+/// Reasons kept per copy: the user of a copy with more sees the first.
 const REASONS_MAX: usize = 10_000;
 
-/// Things that one copy did not bring, by what their failures are about.
+/// Files that a copy left out, by the subjects of their errors.
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
     lines: BTreeMap<String, String>,
-    /// Those beyond the ones that are kept.
+    /// Number of reasons beyond those kept.
     more: u64,
 }
 
@@ -29,7 +29,7 @@ impl Reasons {
         }
     }
 
-    /// Why a path is not there, by whichever end said so.
+    /// Returns the reason why a path is missing, from whichever end reported it.
     fn of(&self, path: &[u8], shown: &Shown<'_>) -> Option<(&String, &String)> {
         if self.lines.is_empty() {
             return None;
@@ -42,7 +42,7 @@ impl Reasons {
     }
 }
 
-/// Returns whether what failed is a matter of this one thing, and lasts: the rest can go without it.
+/// Returns whether an error concerns only this file, and lasts: the rest can go without it.
 pub(super) fn is_of_one(error: &Error, is_of_depots: bool) -> bool {
     if error.is_temporary() || is_clash(error) {
         return false;
@@ -56,20 +56,21 @@ pub(super) fn is_of_one(error: &Error, is_of_depots: bool) -> bool {
         ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::Other
     );
     match error.locus() {
-        // What depots don't give now they may give later, and a name that can't be stays one.
+        // Depots may deliver later what they don't deliver now; an impossible name stays
+        // impossible.
         Locus::Source if is_of_depots => is_lasting && error.operation() == "copy",
         Locus::Source => is_lasting || is_of_source,
         Locus::Destination | Locus::Network | Locus::Client => is_lasting,
     }
 }
 
-/// How both ends show a path.
+/// Spelling of paths at both ends.
 pub(super) struct Shown<'a> {
     pub(super) source: &'a dyn Fn(&[u8]) -> String,
     pub(super) destination: &'a dyn Fn(&[u8]) -> String,
 }
 
-/// What a copy that is through left out, and the places of that in its list.
+/// Returns the files that a finished copy left out, and their places in its list.
 pub(super) fn find(
     listed: &Listed,
     written: &Written,
@@ -113,7 +114,7 @@ pub(super) fn find(
             ));
         }
     }
-    // What is in no list, as pipes elsewhere are.
+    // Some are in no list, such as pipes at a remote source.
     for (subject, line) in &reasons.lines {
         if !told.contains(&**subject) {
             found.files += 1;
@@ -126,7 +127,7 @@ pub(super) fn find(
     (found, places)
 }
 
-/// Whether a path lies below one of these.
+/// Returns whether a path lies below one of these.
 fn is_below(path: &[u8], above: &HashSet<&[u8]>) -> bool {
     if above.is_empty() {
         return false;

@@ -13,16 +13,16 @@ use crate::{
     submit,
 };
 
-/// What a request is about.
+/// Listed source of a request.
 pub(super) enum Listed {
-    /// It lies on this machine.
+    /// Source on this machine.
     Here(FileList),
-    /// It lies elsewhere.
+    /// Source elsewhere.
     There(Arc<List>),
 }
 
 impl Listed {
-    /// Lists it.
+    /// Lists the source.
     ///
     /// # Errors
     /// What listing brings.
@@ -49,10 +49,10 @@ impl Listed {
         Ok(Self::Here(list))
     }
 
-    /// As it was kept.
+    /// Reads the stored list.
     ///
     /// # Errors
-    /// The operating system's, and that it can't be read.
+    /// The operating system's, and an unreadable list.
     pub(super) fn kept(store: &Store, record: &RequestRecord) -> Result<Self> {
         if !is_far(&String::from_utf8_lossy(&record.source)) {
             let listed_as = onward::of(record).unwrap_or(record.id);
@@ -80,7 +80,7 @@ impl Listed {
         }
     }
 
-    /// Whether it is a single file, which lies elsewhere.
+    /// Returns whether the source is a single remote file.
     pub(super) fn is_single(&self) -> bool {
         match self {
             Self::Here(_) => false,
@@ -102,7 +102,7 @@ impl Listed {
 }
 
 impl Listed {
-    /// What lies where below it, in the order of its list.
+    /// Returns the items with their paths, in list order.
     pub(super) fn in_order(&self) -> Box<dyn Iterator<Item = (&[u8], Item)> + '_> {
         match self {
             Self::Here(list) => {
@@ -118,7 +118,7 @@ impl Listed {
         }
     }
 
-    /// What lies where below it.
+    /// Returns the items by path.
     pub(super) fn items(&self) -> BTreeMap<&[u8], Item> {
         self.in_order().collect()
     }
@@ -132,12 +132,12 @@ fn item(kind: &FileKind, size: u64) -> Item {
     }
 }
 
-/// What something is that lies below what a request is about.
+/// Kind of an item below a request's source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item {
     Directory,
-    /// A file of so many bytes.
+    /// File of this many bytes.
     File(u64),
-    /// A link, or what was left out.
+    /// Link or omitted entry.
     Other,
 }

@@ -1,4 +1,4 @@
-//! Measures how fast an address takes what is written there, before something is promised on a guess.
+//! Measures how fast an address accepts data, before a deadline is promised on a guess.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::{
     render,
 };
 
-/// Less than this is decided on what is believed: it is there before a trial would be through.
+/// Smallest transfer worth a probe: less arrives before a probe would end.
 pub(crate) const FROM_BYTES: u64 = 1 << 30;
-/// Of what is to go there, one in so many bytes may be written for a trial.
+/// Fraction of the transfer that may be written as a probe: one byte in this many.
 pub(crate) const SHARE: u64 = 100;
-/// Bytes of one trial at most.
+/// Longest probe, in bytes.
 pub(crate) const TRIAL_BYTES_MAX: u64 = 64 << 20;
-/// A trial that takes longer tells that much, and no more is waited for.
+/// Longest probe: a probe that takes longer counts with what it moved until then.
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 
-/// Measures the path that a request is to take where nothing is known of it and it is large. Returns what the mind is told before
-/// it decides; nothing where the trial fails, for that shows again when it moves.
+/// Measures the path of a large request if nothing is known of it. Returns the inputs for the mind
+/// before it decides; none if the probe fails, because the fault shows again when data moves.
 pub(super) async fn before(
     centre: &Centre,
     record: &RequestRecord,
@@ -67,7 +67,8 @@ pub(super) async fn before(
     }
 }
 
-/// Whether something moved on a path lately: what its owner says of it alone is a guess as well.
+/// Returns whether data moved on a path lately. A rate that only the owner stated counts as a
+/// guess.
 pub(crate) const fn is_measured(knowledge: Knowledge) -> bool {
     match knowledge {
         Knowledge::Transfers | Knowledge::Probe => true,
@@ -75,10 +76,10 @@ pub(crate) const fn is_measured(knowledge: Knowledge) -> bool {
     }
 }
 
-/// Measures the path to an address that a person names.
+/// Measures the path to an address that a user names.
 ///
 /// # Errors
-/// What writing there brings.
+/// Errors of writing there.
 pub(crate) async fn asked(centre: &Centre, owner: &str, new: &api::NewProbe) -> Result<api::Path> {
     let behalf = tokio::task::block_in_place(|| centre.store.actors.owner(owner))?;
     let endpoint = open_at(&new.address, new.profile.as_ref(), &behalf).await?;

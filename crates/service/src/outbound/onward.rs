@@ -1,7 +1,8 @@
-//! What goes over depots on to an address: an ordinary offload, and a stage-out of its own that reads what its depots hold
-//! and writes that there.
+//! Requests that go over depots to an address. Each is an ordinary offload, plus an export that
+//! reads the dataset from the depots and writes it to the address.
 //!
-//! Both are written down at once, scanned at once and told to the mind one after the other, which answers them together.
+//! Both are recorded and scanned together, and submitted to the mind one after the other. The mind
+//! answers them together.
 
 use std::sync::Arc;
 
@@ -23,22 +24,23 @@ use super::{
 };
 use crate::{depots::Depots, driver::Centre, render, store::Store, wishes};
 
-/// Whether a request goes over depots, and on from there to an address.
+/// Returns whether a request goes over depots to an address.
 pub(crate) fn goes_on(record: &RequestRecord) -> bool {
     record.stage_in.is_none() && is_address(&record.destination)
 }
 
-/// The request from whose depots it is read, of what goes on from there.
+/// Returns the offload from whose depots an export reads.
 pub(crate) fn of(record: &RequestRecord) -> Option<RequestId> {
-    // What a stage-in names is an address, or several, whatever they look like.
+    // A source named by a stage-in is always an address, or several.
     super::goes_out(record).then_some(())?;
     std::str::from_utf8(&record.source).ok()?.parse().ok()
 }
 
-/// What goes over depots to an address, as what depots are asked for: to be safe there. None of what goes elsewhere.
+/// Returns the offload to depots, where the dataset must become safe, of a request that goes on to
+/// an address. Returns none for other requests.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense with both.
+/// [`ErrorKind::Invalid`] for options that contradict each other.
 pub(crate) fn over_depots(
     centre: &Centre,
     new: &api::NewRequest,
@@ -76,10 +78,11 @@ pub(crate) fn over_depots(
     }))
 }
 
-/// As what a request goes on, where it does.
+/// Returns the export of a new request that goes on to an address.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense, [`ErrorKind::Conflict`] where another one goes there too.
+/// [`ErrorKind::Invalid`] for contradictory options, [`ErrorKind::Conflict`] if another request
+/// goes to the same place.
 pub(crate) fn of_new(
     centre: &Centre,
     new: &api::NewRequest,
@@ -130,15 +133,15 @@ pub(crate) fn of_new(
     Ok(Some(record))
 }
 
-/// The submission id of that as what a request goes on. Nobody can know it before.
+/// Returns the submission id of a request's export, which nobody can know before.
 fn name(request: &RequestRecord) -> String {
     format!("onward-{}", request.dataset)
 }
 
-/// Writes both down together, which get their numbers. Blocking.
+/// Records both requests together, which get their numbers. Blocking.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where another request goes there too; the journal's.
+/// [`ErrorKind::Conflict`] if another request goes there too; the journal's.
 pub(crate) fn write_down(
     centre: &Centre,
     request: &RequestRecord,
@@ -150,7 +153,7 @@ pub(crate) fn write_down(
     })
 }
 
-/// As what a request goes on.
+/// Finds the export of a request.
 fn find(centre: &Centre, request: &RequestRecord) -> Result<RequestRecord> {
     let store = &centre.store;
     let found = store.journal(|journal| journal.submission(&name(request)))?;
@@ -163,10 +166,10 @@ fn find(centre: &Centre, request: &RequestRecord) -> Result<RequestRecord> {
     })
 }
 
-/// Looks at the address that a request goes on to, and notes how much will go there.
+/// Examines the destination address of a request and records how much will go there.
 ///
 /// # Errors
-/// What is found at the address.
+/// Problems found at the address.
 pub(crate) async fn look(
     centre: &Arc<Centre>,
     request: &RequestRecord,
@@ -181,17 +184,17 @@ pub(crate) async fn look(
     })?;
     let (scan, doubt) = scan(centre, &onward, list).await?;
     if let Some(error) = doubt {
-        // It is said of both.
+        // Both requests report the problem.
         centre.outgoing.complaints.note(request.id, &error);
         centre.outgoing.complaints.note(onward.id, &error);
     }
     tokio::task::block_in_place(|| centre.keep_scan(onward.id, scan, None))
 }
 
-/// How much goes to an address, and whether it can; and what was in the way just now.
+/// Returns the scan of what goes to an address, and a temporary problem found there.
 ///
 /// # Errors
-/// What is found there.
+/// Problems found there.
 async fn scan(
     centre: &Arc<Centre>,
     onward: &RequestRecord,
@@ -203,7 +206,7 @@ async fn scan(
     Ok((submit::sealed(&listed), doubt))
 }
 
-/// A request's source could not be scanned: nothing goes on. Blocking.
+/// Fails the export of a request whose source could not be scanned. Blocking.
 ///
 /// # Errors
 /// The journal's.
@@ -213,7 +216,7 @@ pub(crate) fn fail(centre: &Centre, request: &RequestRecord, scan: Scan) -> Resu
     centre.keep_scan(onward.id, scan, None)
 }
 
-/// Tells the mind as what a request goes on, which it is told of next.
+/// Tells the mind of a request's export. The mind receives the request itself next.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.
@@ -222,10 +225,11 @@ pub(crate) async fn tell(centre: &Centre, request: &RequestRecord) -> Result<()>
     submit::submit(centre, &onward).await
 }
 
-/// What the mind is told of that as what a request would go on, were it submitted. Its number is not that of any.
+/// Returns the inputs that the mind would get for the export, if the request were submitted. They
+/// use an unused number.
 ///
 /// # Errors
-/// What is found at the address.
+/// Problems found at the address.
 pub(crate) async fn rehearsed(
     centre: &Arc<Centre>,
     new: &api::NewRequest,
@@ -251,8 +255,8 @@ pub(crate) async fn rehearsed(
     Ok((submit::inputs(&onward, (number, way), rate_max), doubt))
 }
 
-/// What changes with a request that goes on, as its user asked; nothing with any other: what it goes on as has the same deadline until another is
-/// given, and is limited and ranked like it.
+/// Applies the user's changes of a request to its export, which has the same limit and priority. It
+/// has the same deadline too until it gets another. Does nothing for a request without an export.
 ///
 /// # Errors
 /// The journal's.
@@ -299,10 +303,10 @@ pub(crate) fn changed(
     Ok(same.chain(moved).collect())
 }
 
-/// What lies on the depots of a request, to be read.
+/// Opens the dataset on a request's depots for reading.
 ///
 /// # Errors
-/// At [`Locus::Source`]: the journal's, and that not all of it was read yet.
+/// At [`Locus::Source`]: the journal's, and that the dataset is not complete yet.
 pub(super) async fn open(
     store: &Arc<Store>,
     depots: &Depots,
@@ -317,7 +321,7 @@ pub(super) async fn open(
     let dataset = manifest.dataset;
     let named = record.holders().filter_map(|name| depots.named(name));
     let holders = named.map(|depot| async move {
-        // Who does not answer now is asked again when that is needed.
+        // A depot that does not answer now is asked again when needed.
         let held = depot.client.inventory(&dataset).await.unwrap_or_default();
         let held = held.into_iter().map(|(chunk, index, _)| (chunk, index));
         Holder {

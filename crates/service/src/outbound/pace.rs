@@ -1,28 +1,30 @@
-//! How fast a stage-out to an address moves, as it is looked at.
+//! Speed of an export, measured at each look.
 
 use std::time::Duration;
 
-/// How often it is looked at how far the copy is.
+/// Interval between looks at the progress of the copy.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// After so many looks without a byte nothing is learnt of the path: sooner than a window of its measurement is over.
+/// Looks without a byte after which the path is no longer measured: fewer than a window of its
+/// measurement has.
 const QUIET_LOOKS: u32 = 3;
 /// So many looks in a row at which a limit held back tell that it does.
 const HELD_LOOKS: u32 = 2;
 
-/// What moved lately: a copy may be ahead of its leave by what it moves in a second, or it would wait for each answer.
+/// Recent rate: a copy may exceed its allowance by one second's bytes, or it would wait for each
+/// answer.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Since the last look.
+    /// Bytes moved since the last look.
     pub(super) moved: u64,
     bytes_per_s: u64,
-    /// Looks in a row in which nothing did.
+    /// Consecutive looks without a byte.
     quiet_looks: u32,
     /// Looks in a row at which the request's own limit held back what was to go.
     held_looks: u32,
 }
 
 impl Pace {
-    /// Bytes in a second, as of this look.
+    /// Returns the bytes per second at this look.
     pub(super) fn look(&mut self) -> u64 {
         let looks = 1000 / u64::try_from(LOOK_EVERY.as_millis()).unwrap_or(1000);
         self.quiet_looks = if self.moved > 0 {

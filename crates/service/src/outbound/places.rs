@@ -1,4 +1,5 @@
-//! Where stage-outs to addresses write: what one wrote another would take for its own, so each place has one at a time.
+//! Places that exports write to: one export would take the other's files for its own, so each place
+//! has one at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,26 +22,27 @@ use crate::{
     inbound::look,
 };
 
-/// Places that are taken, by address. Everything below one is taken with it.
+/// Reserved places, by address. A place includes everything below it.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: Mutex<BTreeMap<String, RequestId>>,
-    /// Requests that took places before they had a number.
+    /// Requests that reserved places before they had a number.
     claims: AtomicU64,
 }
 
-/// Paths that a file system which stands still keeps a thread for, and how many there may be.
+/// Paths on hung file systems, each of which occupies a thread, and their limit.
 static STUCK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 const STUCK_MAX: usize = 64;
 
-/// Numbers that no request has: of those that get theirs just now.
+/// Upper bound of stand-in numbers, for requests that are about to get theirs.
 const NOBODY_MAX: u64 = u64::MAX - 2;
 
 impl Places {
-    /// Sees that all of these places are free, and of those in whose way `is_over` says that nobody stands any more too.
+    /// Checks that all of these places are free. Places of requests that have ended by `is_over`
+    /// count as free.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where another request goes there too.
+    /// [`ErrorKind::Conflict`] if another request goes there too.
     pub(super) fn check(
         &self,
         (shown, places): (&str, &[String]),
@@ -49,11 +51,11 @@ impl Places {
         free(&mut self.locked(), (shown, places), is_over)
     }
 
-    /// Takes the places of a request that `write` writes down, in one step with seeing that they are free: of two at once the second
-    /// finds them taken. Blocking.
+    /// Reserves the places of a request that `write` records, in the same step as the check that
+    /// they are free: of two concurrent requests the second fails. Blocking.
     ///
     /// # Errors
-    /// As [`Places::check`], and those of `write`.
+    /// Errors of [`Places::check`] and of `write`.
     pub(super) fn take_for<T>(
         &self,
         (shown, places): (&str, Vec<String>),
@@ -66,7 +68,7 @@ impl Places {
             free(&mut taken, (shown, &places), is_over)?;
             taken.extend(places.iter().map(|place| (place.clone(), nobody)));
         }
-        // Meanwhile others are written down: what is committed together costs less.
+        // Other requests are recorded meanwhile: one commit for several costs less.
         let written = write();
         match &written {
             Ok((_, id)) => self.take(*id, places),
@@ -75,13 +77,13 @@ impl Places {
         written.map(|(written, _)| written)
     }
 
-    /// Takes places for a request that had them before the service ended.
+    /// Reserves the places of a request from before a restart.
     pub(crate) fn take(&self, request: RequestId, places: Vec<String>) {
         let mut taken = self.locked();
         taken.extend(places.into_iter().map(|place| (place, request)));
     }
 
-    /// Gives back the places of a request.
+    /// Frees the places of a request.
     pub(crate) fn give_back(&self, request: RequestId) {
         self.locked().retain(|_, taken| *taken != request);
     }
@@ -119,7 +121,8 @@ fn conflict(shown: &str, other: RequestId) -> Error {
         .at(Locus::Destination)
 }
 
-/// What a request writes: everything below these. A path that leads through links is taken by where it leads too.
+/// Returns the places under which a request writes. A path through symbolic links also reserves its
+/// target.
 pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
     let mut roots = Vec::new();
     if let Ok(Location::Local(path)) = Location::parse(record.destination.as_ref()) {
@@ -130,12 +133,13 @@ pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
     below(record, roots)
 }
 
-/// The same without a look at any directory: a file system that stands still holds nobody up. Who asked for it may be unknown now.
+/// Returns the same places without examining any directory, so that a hung file system delays
+/// nobody. The owner may be unknown by now.
 pub(crate) fn places_as_written(record: &RequestRecord, behalf: Option<&Behalf>) -> Vec<String> {
     below(record, vec![spelled(record, behalf)])
 }
 
-/// Where a request goes, spelled in one way as far as that can be.
+/// Returns the destination of a request in one canonical spelling, as far as possible.
 fn spelled(record: &RequestRecord, behalf: Option<&Behalf>) -> String {
     let destination = &record.destination;
     let spelled = Location::parse(destination.as_ref()).and_then(|location| match behalf {
@@ -159,7 +163,8 @@ fn below(record: &RequestRecord, mut roots: Vec<String>) -> Vec<String> {
     roots.into_iter().flat_map(of_root).collect()
 }
 
-/// As [`real_path`], unless a file system that stands still is on the way: that counts as leading nowhere else. Blocking, for a while.
+/// Returns [`real_path`], or none if a hung file system is on the way, which counts as no link.
+/// Blocking, for a while.
 fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     let stuck = || STUCK.lock().unwrap_or_else(PoisonError::into_inner);
     {
@@ -180,7 +185,7 @@ fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     let found = looking.map(|_| seen.recv_timeout(LOOK_WITHIN));
     if let Ok(Err(RecvTimeoutError::Timeout)) = found {
         stuck().insert(path.to_owned());
-        // It may have ended just now.
+        // The look may have finished just now.
         if let Ok(real) = seen.try_recv() {
             stuck().remove(path);
             return real;
@@ -189,7 +194,7 @@ fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     found.ok()?.ok()?
 }
 
-/// Where a path leads whose end is not there yet.
+/// Resolves a path whose end does not exist yet.
 fn real_path(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {
@@ -199,7 +204,7 @@ fn real_path(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// A place that is taken and lies at, above or below this one.
+/// Returns a reserved place at, above or below this one.
 fn overlapping(taken: &BTreeMap<String, RequestId>, place: &str) -> Option<(String, RequestId)> {
     let above = place.match_indices('/').map(|(end, _)| &place[..end]);
     for at in above.chain([place]) {

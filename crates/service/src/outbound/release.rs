@@ -5,17 +5,17 @@ use posthaste_types::RequestId;
 
 use crate::{release::remove, store::Store};
 
-/// Removes what a request took away: only what is in its list, and only while it is as it was when that was made.
+/// Removes a request's source: only what is in its list, and only if unchanged since the listing.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] when some file changed, which then stays; and the operating system's.
+/// [`ErrorKind::Changed`] if a file changed, which then stays; and the operating system's.
 pub(super) async fn release(store: &Arc<Store>, request: RequestId) -> Result<()> {
     let store = Arc::clone(store);
     let removed = tokio::task::spawn_blocking(move || {
         let record = store.request(request)?;
         let list = store.list(request)?;
         let root = PathBuf::from(OsStr::from_bytes(&record.source));
-        // Of a directory of which files were named, they alone were asked to go.
+        // If files of a directory were named, only they are to go.
         let keeps_root = record.is_of_some();
         let backup = store.backup_of(request);
         let actor = store.actors.of(&record)?;

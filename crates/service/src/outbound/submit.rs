@@ -1,4 +1,4 @@
-//! Takes a stage-out to an address: sees whether it can go there, and hands it to the mind.
+//! Accepts an export: checks its destination, and submits it to the mind.
 
 use std::{ffi::OsStr, sync::Arc};
 
@@ -25,26 +25,26 @@ use crate::{
     wishes,
 };
 
-/// Bytes of an address.
+/// Longest address, in bytes.
 const ADDRESS_BYTES_MAX: usize = 4096;
 
-/// The address that a request is to go to straight; none where it goes over depots.
+/// Returns the address that a request goes to directly; none if it goes over depots.
 pub(crate) fn straight(centre: &Centre, new: &api::NewRequest) -> Option<String> {
     address(centre, new).filter(|_| new.via.is_empty())
 }
 
-/// The address that a request is to go to; none where it goes to whoever has a name.
+/// Returns the destination address of a request, or none if it goes to a name.
 pub(crate) fn address(centre: &Centre, new: &api::NewRequest) -> Option<String> {
     let is_one = |to: &&String| is_address(to) && centre.depots.named(to).is_none();
     new.to.iter().find(is_one).map(|to| address_of(to))
 }
 
-/// Whether a destination is written as an address is, and no name.
+/// Returns whether a destination is written as an address rather than a name.
 pub(crate) fn is_address(to: &str) -> bool {
     to.starts_with('/') || to.contains(':')
 }
 
-/// The address of a destination: of a path, one that tells it from that of a stage-in.
+/// Returns the address of a destination. A path gets a form that differs from a stage-in's.
 pub(crate) fn address_of(to: &str) -> String {
     if to.starts_with('/') {
         format!("file://{to}")
@@ -53,10 +53,11 @@ pub(crate) fn address_of(to: &str) -> String {
     }
 }
 
-/// Checks a request that goes to an address, and what it says beyond that.
+/// Checks a request that goes to an address, with all its options.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what makes no sense there, [`ErrorKind::Conflict`] where another one goes there too.
+/// [`ErrorKind::Invalid`] for options that are invalid there, [`ErrorKind::Conflict`] if another
+/// request goes to the same place.
 pub(crate) fn check(
     centre: &Centre,
     new: &api::NewRequest,
@@ -121,7 +122,7 @@ pub(crate) fn check(
     Ok(record)
 }
 
-/// Where it comes from, and which files of that are meant where not all are.
+/// Returns the source, and the named files of it if not all are meant.
 fn source(centre: &Centre, new: &api::NewRequest) -> Result<(String, Vec<String>)> {
     if !is_far(&new.source) {
         let (folder, only) = submit::source(centre, new)?;
@@ -142,7 +143,7 @@ fn source(centre: &Centre, new: &api::NewRequest) -> Result<(String, Vec<String>
     Ok((new.source.clone(), Vec::new()))
 }
 
-/// Whether a source lies elsewhere.
+/// Returns whether a source is remote.
 pub(crate) fn is_far(source: &str) -> bool {
     is_address(source) && !source.starts_with('/')
 }
@@ -151,10 +152,10 @@ fn invalid(what: &str, why: &str) -> Error {
     Error::new(ErrorKind::Invalid, "submit", what).cause(why.to_owned())
 }
 
-/// Sees that an address can be that of a destination.
+/// Checks that an address can be a destination.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what can't be read, and for paths without a name.
+/// [`ErrorKind::Invalid`] for an unreadable address, and for a path without a name.
 pub(crate) fn check_address(address: &str) -> Result<()> {
     let location = Location::parse(OsStr::new(address))?;
     if address.len() > ADDRESS_BYTES_MAX {
@@ -169,7 +170,7 @@ pub(crate) fn check_address(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sees that nothing is asked that depots would be needed for: files arrive as they are, straight.
+/// Checks that no option needs depots: files go directly, as they are.
 fn check_plain(new: &api::NewRequest) -> Result<()> {
     let plain = wishes::plain(&new.wishes);
     let what = if new.to.len() > 1 {
@@ -193,10 +194,10 @@ fn check_plain(new: &api::NewRequest) -> Result<()> {
     ))
 }
 
-/// Sees that no other request goes to the same place.
+/// Checks that no other request goes to the same place.
 ///
 /// # Errors
-/// As [`Places::check`](super::Places::check).
+/// Errors of [`Places::check`](super::Places::check).
 pub(super) fn check_alone(centre: &Centre, new: &RequestRecord) -> Result<()> {
     let places = places(new, &behalf_of(centre, new)?);
     let free = (&*new.destination, &places[..]);
@@ -204,10 +205,11 @@ pub(super) fn check_alone(centre: &Centre, new: &RequestRecord) -> Result<()> {
     tokio::task::block_in_place(check)
 }
 
-/// Writes a request down with `write`, unless another goes to the same place, and takes that place in the same step. Blocking.
+/// Records a request with `write` and reserves its place in the same step, unless another request
+/// goes there. Blocking.
 ///
 /// # Errors
-/// As [`check_alone`], and those of `write`.
+/// Errors of [`check_alone`] and of `write`.
 pub(crate) fn take_place<T>(
     centre: &Centre,
     new: &RequestRecord,
@@ -218,7 +220,7 @@ pub(crate) fn take_place<T>(
     taken.take_for((&new.destination, places), is_over(centre), write)
 }
 
-/// Whether a request writes to its place no more.
+/// Returns whether a request no longer writes to its place.
 fn is_over(centre: &Centre) -> impl Fn(RequestId) -> bool {
     |request| {
         let known = centre.store.request(request);
@@ -226,22 +228,23 @@ fn is_over(centre: &Centre) -> impl Fn(RequestId) -> bool {
     }
 }
 
-/// Whether a request may still write to its place, or removes what it wrote from here.
+/// Returns whether a request may still write to its place, or still has to remove its source here.
 pub(crate) fn is_open(centre: &Centre, record: &RequestRecord) -> bool {
     match (centre.mind().arrival(record.id), &record.scan) {
         (Some(view), _) => view.state.is_live() || view.releases,
         (None, None) => true,
-        // It may wait for an answer together with what it comes from.
+        // The export may wait for an answer together with its offload.
         (None, Some(Scan::Sealed { .. })) if onward::of(record).is_some() => record.ended.is_none(),
         (None, Some(Scan::Sealed { .. })) => !record.submitted && record.ended.is_none(),
         (None, Some(Scan::Failed { .. })) => false,
     }
 }
 
-/// What would be decided of a request, were it submitted: asked of a copy of the mind, so that nothing changes.
+/// Returns the decision that a request would get. It is asked of a copy of the mind, so nothing
+/// changes.
 ///
 /// # Errors
-/// What listing its source brings, and what is found at the address.
+/// Errors of listing its source, and problems found at the address.
 pub(crate) async fn rehearse(
     centre: &Arc<Centre>,
     mut record: RequestRecord,
@@ -272,7 +275,7 @@ pub(crate) async fn rehearse(
     Ok(request)
 }
 
-/// Lists the source of a request, looks at where it goes, and keeps the list.
+/// Lists the source of a request, examines its destination, and stores the list.
 ///
 /// # Errors
 /// As [`rehearse`].
@@ -285,7 +288,7 @@ pub(crate) async fn scan(
     let (scan, listed, doubt) = look(record, &behalf, lent).await?;
     let measured = match &doubt {
         None => measure::before(centre, record, &behalf, listed.bytes()).await,
-        // Who does not answer would be waited for once more.
+        // An address that does not answer would be waited for once more.
         Some(_) => None,
     };
     for input in measured.into_iter().flat_map(|(_, told)| told) {
@@ -325,7 +328,7 @@ async fn look(
     Ok((sealed(&listed), listed, doubt))
 }
 
-/// What is known of it once it is listed.
+/// Returns the scan of a listed source.
 pub(super) fn sealed(listed: &Listed) -> Scan {
     Scan::Sealed {
         bytes: listed.bytes(),
@@ -334,12 +337,13 @@ pub(super) fn sealed(listed: &Listed) -> Scan {
     }
 }
 
-/// A chunk is leave to move as much, and how far it is is told by chunks: some hundreds of them.
+/// Returns the chunk size: a chunk is the unit of allowance and of progress, so a request has some
+/// hundreds.
 fn chunk_size_for(bytes: Bytes) -> Bytes {
     Bytes::mebi((bytes.get() >> 30).clamp(4, 1024))
 }
 
-/// Sees that what is to be one file is one.
+/// Checks that a source requested as one file is a file.
 fn check_one(record: &RequestRecord, listed: &Listed) -> Result<()> {
     if record.one_file.is_none() || listed.is_single() {
         return Ok(());
@@ -350,7 +354,7 @@ fn check_one(record: &RequestRecord, listed: &Listed) -> Result<()> {
         .at(Locus::Source))
 }
 
-/// The profile that opens where a request goes, where one was named.
+/// Returns the profile that opens the destination, if one was named.
 pub(super) fn profile_there(record: &RequestRecord) -> Option<&String> {
     match (&record.one_file, &record.stage_in) {
         (Some(one), _) => one.profile.as_ref(),
@@ -358,10 +362,10 @@ pub(super) fn profile_there(record: &RequestRecord) -> Option<&String> {
     }
 }
 
-/// Opens where a request goes.
+/// Opens the destination of a request.
 ///
 /// # Errors
-/// What opening it brings.
+/// Errors of opening it.
 pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<dyn Endpoint>> {
     let given = behalf.given(&record.destination)?;
     let location = Location::parse(given.as_ref())?;
@@ -369,7 +373,7 @@ pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<
     opened.map_err(|error| error.at(Locus::Destination))
 }
 
-/// How its files are written: none replaces anything unless that was asked for.
+/// Returns how its files are written: no file replaces another unless that was requested.
 pub(super) fn rules(record: &RequestRecord) -> DraftRules {
     DraftRules {
         replaces: record.one_file.as_ref().is_some_and(|one| one.replaces),
@@ -377,7 +381,7 @@ pub(super) fn rules(record: &RequestRecord) -> DraftRules {
     }
 }
 
-/// Hands a request whose source is listed to the mind.
+/// Submits a listed request to the mind.
 ///
 /// # Errors
 /// The journal's, and that the service is ending.
@@ -394,13 +398,14 @@ pub(crate) async fn submit(centre: &Centre, record: &RequestRecord) -> Result<()
     Ok(())
 }
 
-/// The most that goes there in a second, as the profile says now. One that can't be read any more shows when it is used.
+/// Returns the destination's rate limit from its current profile. An unreadable profile shows when
+/// it is used.
 pub(super) fn rate_max(centre: &Centre, record: &RequestRecord) -> Option<ByteRate> {
     let behalf = behalf_of(centre, record).ok()?;
     look::rate_max(&record.destination, profile_there(record), &behalf).ok()?
 }
 
-/// What the mind is told of it, with the path that it takes.
+/// Returns the inputs for the mind, with the path that the request takes.
 pub(super) fn inputs(
     record: &RequestRecord,
     (source, name): (SourceId, String),

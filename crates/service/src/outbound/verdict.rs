@@ -1,4 +1,4 @@
-//! What a copy that ended says of the whole.
+//! Overall result of a finished copy.
 
 use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_engine::copy::{self, Ending, Figures, is_clash};
@@ -6,23 +6,23 @@ use posthaste_journal::RequestRecord;
 
 use super::left_out::{Reasons, is_of_one};
 
-/// Things that a destination does not take from us, after which that is no matter of single ones.
+/// Refused files after which the destination itself is considered at fault.
 const DENIALS_MAX: u64 = 16;
 
-/// What failed of a copy.
+/// Failures of a copy.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// What says most of why the whole fails: what lasts, before what may pass.
+    /// Main reason why the whole fails: lasting errors before temporary ones.
     worst: Option<Error>,
-    /// What says most of what fails by itself.
+    /// Main reason why single files fail.
     worst_of_one: Option<Error>,
-    /// Things that the destination does not take from us.
+    /// Files that the destination refuses.
     denials: u64,
     pub(super) reasons: Reasons,
 }
 
 impl Losses {
-    /// Notes what failed.
+    /// Records a failure.
     pub(super) fn note(&mut self, error: &Error, destination: &str, is_of_depots: bool) {
         let worst = match is_of_one(error, is_of_depots) {
             true => {
@@ -46,17 +46,17 @@ impl Losses {
         }
     }
 
-    /// Notes a link that the destination refuses like one before it.
+    /// Records a link that the destination refuses as it did one before.
     pub(super) fn refused(&mut self, shown: &str) {
         let line = format!("{shown}: its destination keeps no symbolic links");
         self.reasons.note(shown, line);
     }
 }
 
-/// Returns what a copy moved, if it brought everything that can be brought.
+/// Returns the copied bytes, if everything possible was copied.
 ///
 /// # Errors
-/// Why it did not.
+/// The reason why not.
 pub(super) fn judge(
     ending: Ending,
     losses: &mut Losses,

@@ -1,4 +1,4 @@
-//! Compares what lies at an address with what lies on scratch, before scratch lets go of it.
+//! Compares the files at an address with those on scratch, before scratch releases them.
 
 use std::{
     ffi::OsStr,
@@ -14,17 +14,19 @@ use posthaste_endpoint::{
 };
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
 
-/// Files compared at once, and of stores that tell checksums, which takes an answer each.
+/// Files compared at once; also files of stores that report checksums, which take one answer each.
 const AT_ONCE: usize = 4;
 const ASKED_AT_ONCE: usize = 32;
-/// Bytes of scratch read at once.
+/// Bytes read from scratch at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Sees that each file, link and directory of a list lies there as it lies here. Where the store tells its own checksum nothing is read back.
+/// Checks that each file, link and directory of a list at the destination matches the one here. If
+/// the store reports its own checksum, nothing is read back.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, [`ErrorKind::Conflict`] where it is scratch itself
-/// by another name, and the endpoint's; and those of reading scratch.
+/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing,
+/// [`ErrorKind::Conflict`] where it is scratch itself by another name, and the endpoint's; and
+/// those of reading scratch.
 pub(super) async fn verify(
     destination: &dyn Endpoint,
     actor: &Actor,
@@ -51,10 +53,10 @@ pub(super) async fn verify(
         .await
 }
 
-/// Sees that a place is not the source under another name, as over SFTP to this machine.
+/// Checks that a place is not the source under another name, as over SFTP to this machine.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] where it is, and those of writing there.
+/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] if it is, and those of writing there.
 pub(super) async fn refuse_source(
     destination: &dyn Endpoint,
     actor: &Actor,
@@ -96,7 +98,7 @@ async fn verify_link(destination: &dyn Endpoint, file: &FileEntry, target: &[u8]
     }
 }
 
-/// Sees that a directory is there, where directories are something by themselves.
+/// Checks that a directory exists, if the store has directories.
 async fn verify_directory(destination: &dyn Endpoint, file: &FileEntry) -> Result<()> {
     if !destination.capabilities().directories || file.path.is_empty() {
         return Ok(());
@@ -125,7 +127,7 @@ async fn verify_one(
     let (path, size) = (file.below(root), file.size);
     let then = (file.mtime_s, i64::from(file.mtime_ns));
     let here = actor.blocking(move || sum_of(&path, size, then)).await?;
-    // What changed meanwhile stays on scratch whatever lies there.
+    // Files that changed meanwhile stay on scratch, whatever is at the destination.
     let Some(here) = here else {
         return Ok(());
     };
@@ -142,7 +144,7 @@ async fn verify_one(
     Err(differs(destination, file, &why))
 }
 
-/// The checksum and the size of a file at an address; none where there is none.
+/// Returns checksum and size of a file at an address; none if it has no checksum.
 async fn sum_there(destination: &dyn Endpoint, path: &[u8]) -> Result<Option<(Checksum, u64)>> {
     let Some(entry) = destination.stat(path, false).await? else {
         return Ok(None);
@@ -159,7 +161,7 @@ async fn sum_there(destination: &dyn Endpoint, path: &[u8]) -> Result<Option<(Ch
     Ok(Some((summer.sum(), entry.size)))
 }
 
-/// The checksum of a file on scratch; none where it is not as it was listed.
+/// Returns the checksum of a file on scratch; none if it changed since it was listed.
 fn sum_of(path: &PathBuf, size: u64, mtime: (i64, i64)) -> Result<Option<Checksum>> {
     let failed = |cause| Error::io("read", path.display().to_string(), cause).at(Locus::Source);
     let mut file = match fs::File::open(path) {
@@ -191,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of what is done there.
+    /// Description of a change, and the change.
     type Change = (&'static str, fn(&Path));
 
     fn tree(root: &Path) {

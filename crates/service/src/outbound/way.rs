@@ -1,26 +1,27 @@
-//! Names of the paths that stage-outs take, by their ends.
+//! Names of the exports' paths, by their ends.
 
 use posthaste_journal::RequestRecord;
 
 use super::{onward, submit::is_far};
 use crate::{credentials::apart, inbound::way_of};
 
-/// Where a path begins that begins at the centre, in its name, and what stands between its ends.
+/// Name of the centre as the start of a path, and the separator between both ends.
 const HERE: &str = "here";
 const BETWEEN: &str = " to ";
 
-/// The name of the path that it takes.
+/// Returns the name of the path that it takes.
 pub(super) fn way(record: &RequestRecord) -> String {
     let (from, to) = ends(record);
     format!("{}{BETWEEN}{to}", from.as_deref().unwrap_or(HERE))
 }
 
-/// The name of the path from here to an end.
+/// Returns the name of the path from here to an end.
 pub(super) fn way_to(end: &str) -> String {
     format!("{HERE}{BETWEEN}{end}")
 }
 
-/// Where the path begins and ends that has this name, as a source of the mind's: none is the centre.
+/// Returns both ends of the path with this name, as the mind's sources are named: none is the
+/// centre.
 pub(crate) fn ends_of(way: &str) -> (Option<String>, Option<String>) {
     let between = way.split_once(BETWEEN).filter(|_| !way.starts_with('/'));
     let Some((from, to)) = between else {
@@ -30,7 +31,7 @@ pub(crate) fn ends_of(way: &str) -> (Option<String>, Option<String>) {
     (from, Some(to.to_owned()))
 }
 
-/// The names of the ends of that: none where it begins here.
+/// Returns the names of both ends: none if it begins here.
 pub(crate) fn ends(record: &RequestRecord) -> (Option<String>, String) {
     let source = String::from_utf8_lossy(&record.source);
     let end = |address: &str| apart(&record.wishes.owner, &way_of(address));

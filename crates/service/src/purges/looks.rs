@@ -1,5 +1,6 @@
-//! Looks at the files of what is to leave: when it is handed to the mind, and again and again while it is not gone from here, so
-//! that a read, a write or another rule moves its deadline. What its user says of the purge counts instead of any rule.
+//! Examines the files to be staged out: at submission, and repeatedly until they are gone from
+//! here. So a read, a write or another rule moves the deadline. A purge time from the user replaces
+//! all rules.
 
 use std::{
     collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc,
@@ -16,17 +17,17 @@ use tokio::{sync::MutexGuard, task::block_in_place};
 use super::{Foreseen, Seen, Stamp};
 use crate::{driver::Centre, outbound::goes_out};
 
-/// Between two looks whether the policy changed, or files are to be looked at again.
+/// Interval of checks for a changed policy, or files to be examined again.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// Files are looked at again so long after they were: that costs a look at each.
+/// Age after which files are examined again, since each must be looked at.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
-/// The same of what is safe, which nothing hurries any more, and which may lie here for long.
+/// Interval for safe requests, which are no longer urgent and may stay long.
 const SAFE_AGAIN_AFTER: Duration = Duration::from_secs(86_400);
-/// A purge that moved by less than this did not move: what fills a file system is never even.
+/// Least movement of a purge that counts: file systems never fill evenly.
 const MOVED_MIN: Duration = Duration::from_secs(60);
 
-/// A request whose source was scanned, with when that is to be purged: as its user said, else as the rules do. Looks at every file
-/// where there are rules. Blocking.
+/// Returns a scanned request with the purge time of its source: the user's, or else by the rules.
+/// Examines every file if there are rules. Blocking.
 ///
 /// # Errors
 /// The journal's.
@@ -38,14 +39,15 @@ pub(crate) fn bound(centre: &Centre, record: RequestRecord) -> Result<RequestRec
     if !goes_out(&record) {
         remember(centre, record.id, stamp, (Some(foreseen), None));
     } else if let Some(at) = purge_at {
-        // It is not looked at again: it stays as if its user had said so.
+        // The source is not examined again: it stays as if its user had set the time.
         let store = &centre.store;
         store.journal(|journal| journal.keep_purge(record.id, at))?;
     }
     Ok(RequestRecord { purge_at, ..record })
 }
 
-/// The same of one that is only rehearsed, about these files where they were listed: nothing is written down.
+/// Returns the same for a rehearsed request, with these files if they were listed: nothing is
+/// recorded.
 pub(crate) fn rehearsed(
     centre: &Centre,
     record: RequestRecord,
@@ -60,8 +62,8 @@ pub(crate) fn rehearsed(
     }
 }
 
-/// Writes down when the source of a request is to be purged as its user says, for good: no rule counts for it from now on. Who says
-/// it tells the mind before what comes back is dropped.
+/// Records the user's purge time of a request's source for good: no rule applies from now on. The
+/// caller reports it to the mind before the returned guard is dropped.
 ///
 /// # Errors
 /// The journal's.
@@ -76,17 +78,17 @@ pub(crate) async fn said(
     Ok(turn)
 }
 
-/// Looks again and again until the service ends; at nothing where there are no rules.
+/// Looks repeatedly until the service ends; at nothing if there are no rules.
 ///
 /// # Errors
-/// [`ErrorKind::Cancelled`] when the service is ending.
+/// [`ErrorKind::Cancelled`] if the service is ending.
 pub(crate) async fn look_on(centre: Arc<Centre>) -> Result<()> {
     let mut said = String::new();
     loop {
         match look(&centre).await {
             Ok(()) => said.clear(),
             Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
-            // A policy that is being written is none for a moment: what was foreseen stands.
+            // A policy that is being written is invalid for a moment: the forecast stands.
             Err(error) => {
                 let line = error.to_string();
                 if line != said {
@@ -99,7 +101,7 @@ pub(crate) async fn look_on(centre: Arc<Centre>) -> Result<()> {
     }
 }
 
-/// Looks once at all that is to be looked at again, and tells what is new of it.
+/// Examines all requests that are due, and reports changes.
 async fn look(centre: &Centre) -> Result<()> {
     let Some((stamp, ..)) = block_in_place(|| centre.purges.policy())? else {
         return Ok(());
@@ -128,7 +130,7 @@ async fn look(centre: &Centre) -> Result<()> {
     Ok(())
 }
 
-/// What is foreseen of a request, and the rule that was told of it before, where that may have to be told.
+/// Returns the forecast of a request and the rule reported before, if there may be news.
 ///
 /// # Errors
 /// The journal's.
@@ -160,7 +162,7 @@ fn news(
     Ok(now.map(|now| (now, told)))
 }
 
-/// Tells what is foreseen, where neither when nor why is known.
+/// Reports the forecast if time or reason is new.
 ///
 /// # Errors
 /// The journal's, and [`ErrorKind::Cancelled`] when the service is ending.
@@ -170,7 +172,7 @@ async fn tell(
     (foreseen, told): (Foreseen, Option<String>),
 ) -> Result<()> {
     let _turn = centre.purges.telling.lock().await;
-    // Its user may have said something meanwhile.
+    // Its user may have set a time meanwhile.
     let record = block_in_place(|| centre.store.request(request))?;
     let known = centre.mind().request(request).map(|view| view.purge_at);
     let (true, Some(known)) = (goes_by_rules(&record), known) else {
@@ -191,7 +193,7 @@ async fn tell(
     Ok(())
 }
 
-/// Remembers what was foreseen of a request now, and the rule that was told of it.
+/// Stores the forecast of a request and the reported rule.
 fn remember(
     centre: &Centre,
     request: RequestId,
@@ -208,14 +210,16 @@ fn remember(
     centre.purges.seen().insert(request, seen);
 }
 
-/// Whether rules say when the source of a request is purged: it lies on this machine, and its user said nothing of it.
+/// Returns whether rules set the purge time of a request's source: it lies on this machine, and its
+/// user set none.
 fn goes_by_rules(record: &RequestRecord) -> bool {
     let leaves = record.stage_in.is_none() || goes_out(record);
     leaves && record.purge_at.is_none() && record.source.starts_with(b"/")
 }
 
-/// What is foreseen of a request, about these files or those that were listed, and by which rules; none where its user said it,
-/// where there are no rules, and where its files can't be looked at: it leaves all the same.
+/// Returns the forecast of a request, with these files or the listed ones, and its rules. None if
+/// its user set it, if there are no rules, or if its files can't be examined: the request continues
+/// all the same.
 fn foreseen(
     centre: &Centre,
     record: &RequestRecord,
@@ -230,7 +234,7 @@ fn foreseen(
             (Some(_), Some(files)) => paths(files),
             (Some(_), None) => paths(&centre.store.list(record.id)?),
         };
-        // No file of those that were named is left: all of the directory would be meant.
+        // No named file is left: an empty list would mean the whole directory.
         if record.named.is_some() && only.is_empty() {
             return Ok(None);
         }
@@ -245,17 +249,17 @@ fn foreseen(
     })
 }
 
-/// The paths of all files in a list, without directories and links.
+/// Returns the paths of all files in a list, without directories and links.
 fn paths(list: &FileList) -> Vec<Vec<u8>> {
     let files = list.files.iter();
     let files = files.filter(|file| file.kind == FileKind::Regular);
     files.map(|file| file.path.clone()).collect()
 }
 
-/// What is to be told of what is foreseen now: nothing where neither when nor why is new.
+/// Returns the forecast to report: none if neither time nor reason changed.
 fn moved(told: Option<&str>, purge_at: Option<Timestamp>, now: &Foreseen) -> Option<Foreseen> {
     let at = match (purge_at, now.at) {
-        // It has not moved.
+        // The purge has not moved.
         (Some(known), Some(at)) if known.max(at).since(known.min(at)) < MOVED_MIN => Some(known),
         (_, at) => at,
     };
@@ -279,7 +283,7 @@ mod tests {
         };
         let now = foreseen(at(1000), "old");
         let told = Some("old");
-        // At first the rule is, though when is known.
+        // At first the rule is new, though the time is known.
         assert_eq!(moved(None, at(1000), &now), Some(now.clone()));
         assert_eq!(moved(told, at(1000), &now), None);
         let shifted = foreseen(at(1030), "old");

@@ -1,4 +1,4 @@
-//! Asking a batch system: one program at a time, or slurmrestd.
+//! Asks a batch system: one program at a time, or slurmrestd.
 
 use std::time::Duration;
 
@@ -14,15 +14,16 @@ use tokio::process::Command;
 use super::{Asked, Scheduler};
 use crate::program;
 
-/// Longest that a queue is waited for: a controller that is away is given up by Slurm's own programs before.
+/// Longest wait for a queue: Slurm's own programs give up on an absent controller before.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest that weeks of jobs are waited for, once: the database of a large centre is slow.
+/// Longest wait for weeks of jobs, once: the database of a large centre is slow.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The queue as it is now, and the processors that may be used.
+/// Returns the current queue, and the usable processors.
 ///
 /// # Errors
-/// Those of [`program::said`] after 20 s: what the programs said when they failed, and the operating system's; those of slurmrestd.
+/// Errors of [`program::said`] after 20 s: messages of failed programs, and the operating system's;
+/// those of slurmrestd.
 pub(super) async fn queue(asked: &Asked) -> Result<(Queue, u32)> {
     match asked {
         Asked::Slurmrestd(slurmrestd) => slurmrestd.queue().await,
@@ -44,10 +45,10 @@ pub(super) async fn queue(asked: &Asked) -> Result<(Queue, u32)> {
     }
 }
 
-/// The jobs of the last weeks.
+/// Returns the jobs of the last weeks.
 ///
 /// # Errors
-/// Those of [`queue`], after 120 s; and that no accounts are kept.
+/// Errors of [`queue`], after 120 s; and that no accounting exists.
 pub(super) async fn history(asked: &Asked) -> Result<Queue> {
     match asked {
         Asked::Slurmrestd(slurmrestd) => slurmrestd.history().await,
@@ -63,7 +64,8 @@ pub(super) async fn history(asked: &Asked) -> Result<Queue> {
     }
 }
 
-/// What `qstat` says as JSON, or as text where one job's variables make that unreadable.
+/// Returns the queue from `qstat` as JSON, or as text if one job's variables make the JSON
+/// unreadable.
 async fn said_of_pbs([as_json, as_text]: [Call; 2], patience: Duration) -> Result<Queue> {
     let answer = said(as_json, patience).await?;
     let zone = TimeZone::system();
@@ -79,7 +81,7 @@ async fn said_of_pbs([as_json, as_text]: [Call; 2], patience: Duration) -> Resul
     Ok(queue)
 }
 
-/// What a program prints, in so much time.
+/// Returns the output of a program within a time.
 async fn said(call: Call, patience: Duration) -> Result<Vec<u8>> {
     let (name, value) = call.environment;
     let mut command = Command::new(call.program);

@@ -1,4 +1,4 @@
-//! What is known of a queue: who waits, what was forecast of it, and what became of that.
+//! State of a queue: waiting jobs, their forecasts, and the outcomes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,18 +12,18 @@ use posthaste_forecast::queue::{
 use posthaste_journal::OutcomeRecord;
 use posthaste_types::Timestamp;
 
-/// Jobs that are followed while they wait; more than are forecast.
+/// Most jobs followed while they wait; fewer have forecasts.
 const WAITING_MAX: usize = 10_000;
-/// What a job without a limit is thought to run: longer than most centres allow.
+/// Assumed run time of a job without a limit: longer than most centres allow.
 const UNLIMITED: Duration = Duration::from_secs(30 * 86_400);
-/// Shares of their time that jobs used, the newest: a few days of a middling centre.
+/// Newest shares of their time limit that jobs used: a few days of a middling centre.
 const SHARES_MAX: usize = 256;
-/// Fewest of them that say anything.
+/// Fewest shares for a statistic.
 const SHARES_MIN: usize = 10;
 /// Thousandths in one.
 const ONE: u32 = 1000;
 
-/// Who forecasts.
+/// Source of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Forecaster {
     Outcomes,
@@ -50,21 +50,21 @@ impl Forecaster {
     }
 }
 
-/// What is kept of each kind of forecast, beside the first of each forecaster.
+/// Key of the statistics of each kind of forecast, beside those of each forecaster.
 const KIND: &str = "kind";
 
-/// A job that waits.
+/// Waiting job.
 #[derive(Debug)]
 struct Open {
     number: u64,
     shape: Shape,
-    /// When it was submitted, or let go where it was held.
+    /// Time of submission, or of release for a held job.
     submitted: Timestamp,
-    /// What each forecaster said first, and when.
+    /// First forecast of each forecaster, with its time.
     first: BTreeMap<Forecaster, (Timestamp, Starts)>,
 }
 
-/// What is forecast of a job.
+/// Forecast of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Forecast {
     pub(super) job: String,
@@ -72,36 +72,36 @@ pub(super) struct Forecast {
     pub(super) procs: u32,
     pub(super) starts: Starts,
     pub(super) by: Forecaster,
-    /// The upper bound of when its class starts.
+    /// Upper bound of its class's start.
     pub(super) bound: Option<Timestamp>,
     pub(super) scheduler: Option<Timestamp>,
 }
 
-/// All that is known of a queue.
+/// Known state of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     waits: Waits,
     calibration: Calibration,
     pub(super) scores: BTreeMap<Forecaster, Score>,
     open: BTreeMap<String, Open>,
-    /// When the queue was looked at last, which jobs ran then, and which were held.
+    /// Last look at the queue, the jobs running then, and those held.
     looked: Option<Timestamp>,
     running: BTreeSet<String>,
     held: BTreeSet<String>,
-    /// The ids of jobs that wait and that hooks know by another number, by that.
+    /// Ids of waiting jobs that hooks know by another number, by that number.
     numbers: BTreeMap<String, Vec<String>>,
     /// Jobs that wait for others to end, by their ids and by the numbers that hooks know.
     dependent: BTreeSet<String>,
     shares_permille: VecDeque<u32>,
-    /// What became of kinds of forecast before this service ran, until it is known how large the machine is.
+    /// Outcomes of kinds of forecast before this service ran, until the machine's size is known.
     past: Vec<OutcomeRecord>,
-    /// Jobs get numbers as they are seen.
+    /// Last number given: jobs get numbers as they are seen.
     numbered: u64,
     pub(super) forecasts: Vec<Forecast>,
 }
 
 impl Book {
-    /// What a service knew that ran before.
+    /// Restores the outcomes of an earlier service.
     pub(super) fn restore(outcomes: &[OutcomeRecord]) -> Self {
         let mut book = Self::default();
         for one in outcomes {
@@ -131,7 +131,8 @@ impl Book {
         book
     }
 
-    /// Learns what became of kinds of forecast before, on a machine of so many processors; later, where none of them is up now.
+    /// Applies outcomes of earlier forecasts for a machine of so many processors; later, if none of
+    /// them is up now.
     fn recall(&mut self, procs: u32) {
         if procs == 0 {
             return;
@@ -150,12 +151,12 @@ impl Book {
         }
     }
 
-    /// When one in ten jobs like this one has started. Only the first of a long queue are forecast: those behind them start no
-    /// sooner than the last of these, but for what fills a gap.
+    /// Returns the p10 start of a job. Only the first jobs of a long queue have forecasts: jobs
+    /// behind them start no sooner than the last of these, except to fill a gap.
     pub(super) fn soonest(&self, job: &str) -> Option<Timestamp> {
         let of_array = self.numbers.get(job).map(Vec::as_slice).unwrap_or_default();
         let is_it = |id: &str| id == job || of_array.iter().any(|one| one == id);
-        // Of an array the first to start needs the data.
+        // The first job of an array to start needs the data.
         let own = self.forecasts.iter().filter(|one| is_it(&one.job));
         let own = own.min_by_key(|one| one.starts.p10);
         let last = || {
@@ -165,13 +166,13 @@ impl Book {
         own.or_else(last).map(|one| one.starts.p10)
     }
 
-    /// Whether a job waits for others to end, as of the last look.
+    /// Returns whether a job waited for others to end at the last look.
     pub(super) fn waits_for_others(&self, job: &str) -> bool {
         self.dependent.contains(job)
     }
 
-    /// Learns from the accounting what jobs waited and how much of their time they used, in place of what was known of
-    /// that. Gives back how many jobs taught something.
+    /// Learns from the accounting how long jobs waited and how much of their time they used, in
+    /// place of what was known. Returns the number of jobs that were useful.
     pub(super) fn learn(&mut self, history: &Queue) -> u32 {
         let mut jobs: Vec<&Job> = history.jobs.iter().collect();
         jobs.sort_by_key(|job| job.started());
@@ -196,11 +197,11 @@ impl Book {
         self.waits.on_start(self.numbered, start);
     }
 
-    /// Looks at a queue with so many processors: scores what started, and forecasts what waits. `data_of` says of a job that
-    /// started when its data came. Gives back what became of forecasts.
+    /// Processes a queue with so many processors: scores started jobs, and forecasts waiting ones.
+    /// `data_of` returns when the data of a started job arrived. Returns the outcomes of forecasts.
     ///
     /// # Errors
-    /// Those of `data_of`.
+    /// Errors of `data_of`.
     pub(super) fn on_look<E>(
         &mut self,
         queue: &Queue,
@@ -230,7 +231,7 @@ impl Book {
         Ok(outcomes)
     }
 
-    /// What waited and waits no more.
+    /// Scores jobs that no longer wait.
     fn settle<E>(
         &mut self,
         queue: &Queue,
@@ -254,7 +255,7 @@ impl Book {
                 };
                 outcomes.extend(self.score(open, start, data));
             } else {
-                // Gone, held, or started at a moment that nobody knows.
+                // Gone, held, or started at an unknown time.
                 self.calibration.on_cancel(open.number);
                 self.waits.on_cancel(open.number);
             }
@@ -264,7 +265,8 @@ impl Book {
         Ok(outcomes)
     }
 
-    /// What came and started between two looks has waited too: without it every job would seem to wait for longer.
+    /// Learns waits of jobs that came and started between two looks: without them every job would
+    /// seem to wait longer.
     fn learn_brief_waits(&mut self, queue: &Queue) {
         let Some(looked) = self.looked else {
             return;
@@ -307,7 +309,7 @@ impl Book {
         outcomes
     }
 
-    /// How much of their time jobs used that ran at the last look and are over.
+    /// Learns how much of their time limit the jobs used that ran at the last look and have ended.
     fn learn_shares(&mut self, seen: &BTreeMap<&str, &Job>) {
         for id in std::mem::take(&mut self.running) {
             if let Some(job) = seen.get(id.as_str()) {
@@ -318,7 +320,7 @@ impl Book {
         self.running = running.map(|job| job.id.clone()).collect();
     }
 
-    /// How much of its time a job used that is over.
+    /// Learns how much of its time limit an ended job used.
     fn learn_share(&mut self, job: &Job) {
         let times = job.start.zip(job.end).zip(job.walltime);
         let Some(((start, end), walltime)) = times.filter(|_| job.state == State::Over) else {
@@ -333,7 +335,7 @@ impl Book {
             .push_back(u32::try_from(share).unwrap_or(ONE).min(ONE));
     }
 
-    /// Quantiles .1, .5 and .9 of the share of their time that jobs use.
+    /// Returns p10, p50 and p90 of the share of their time limit that jobs use.
     fn used_permille(&self) -> [u32; 3] {
         let mut sorted: Vec<u32> = self.shares_permille.iter().copied().collect();
         if sorted.len() < SHARES_MIN {
@@ -343,7 +345,7 @@ impl Book {
         [1, 5, 9].map(|tenths| sorted[sorted.len() * tenths / 10])
     }
 
-    /// What waits and was not known.
+    /// Adds waiting jobs that were not known.
     fn take(&mut self, queue: &Queue, now: Timestamp) {
         for job in queue.waiting() {
             if self.open.contains_key(&job.id) || self.open.len() >= WAITING_MAX {
@@ -392,7 +394,7 @@ impl Book {
             };
             starts(&site, now)
         };
-        // Kinds of forecast are told apart by what jobs ask for: that does not move when habits do.
+        // Kinds of forecast depend on what jobs request, which does not change with users' habits.
         let asked = play([ONE; 3]);
         let used = play(self.used_permille());
         let mut forecasts = Vec::new();
@@ -414,7 +416,8 @@ impl Book {
         self.forecasts = forecasts;
     }
 
-    /// `said` still lacks what is known of the job alone: its number, and since when it waits.
+    /// Completes a forecast: `said` still lacks the job's own facts, its number and the start of
+    /// its wait.
     fn forecast_one(&mut self, job: &Job, said: Said, used: Starts) -> Option<Forecast> {
         let now = said.now;
         let open = self.open.get_mut(&job.id)?;
@@ -472,7 +475,7 @@ impl Book {
     }
 }
 
-/// Thousandths of the machine's processors that so many are.
+/// Converts processors to thousandths of the machine's.
 fn share_permille(procs: u32, machine: u32) -> u32 {
     let share = u64::from(procs) * u64::from(ONE) / u64::from(machine.max(1));
     u32::try_from(share).unwrap_or(u32::MAX)
@@ -551,7 +554,7 @@ mod tests {
         assert_eq!(book.forecasts, []);
     }
 
-    /// Jobs that are said to start at once and start 300 s later, one after the other.
+    /// Runs jobs that are forecast to start at once and start 300 s later, one after the other.
     fn habit(book: &mut Book, from: u64, count: u64) -> Vec<OutcomeRecord> {
         let mut outcomes = Vec::new();
         for one in 0..count {
@@ -620,7 +623,7 @@ mod tests {
         look(&mut book, &[], 1000);
         for looked in (1100..).step_by(100).take(59) {
             let brief = job("1", State::Running, looked - 60, Some(looked - 55));
-            // It is seen again, and counts once.
+            // The job is seen again, and counts once.
             look(&mut book, std::slice::from_ref(&brief), looked);
             look(&mut book, &[brief], looked + 1);
         }

@@ -1,4 +1,4 @@
-//! What users have open, as far as it was looked at.
+//! Users' open requests, as far as known.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use posthaste_types::{Bytes, RequestId};
 
 use crate::driver::Centre;
 
-/// A request that something may still come of.
+/// Request that may still change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Open {
     pub(super) bytes: Bytes,
-    /// Whether its source is removed once it is safe.
+    /// Set if its source is removed once it is safe.
     pub(super) releases: bool,
 }
 
-/// What one user has.
+/// Open requests of one user.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Requests that are being written down.
+    /// Requests being recorded.
     coming: u64,
     open: BTreeMap<RequestId, Open>,
 }
@@ -33,7 +33,7 @@ impl Book {
         self.0.entry(owner.to_owned()).or_default()
     }
 
-    /// Strikes out what has ended.
+    /// Removes requests that have ended.
     pub(super) fn sweep(&mut self, centre: &Centre) -> Result<()> {
         self.0.values_mut().try_for_each(|held| held.sweep(centre))
     }
@@ -67,7 +67,7 @@ impl Held {
         }
     }
 
-    /// Strikes out what has ended.
+    /// Removes requests that have ended.
     pub(super) fn sweep(&mut self, centre: &Centre) -> Result<()> {
         let mut unknown = Vec::new();
         {
@@ -95,7 +95,7 @@ impl Held {
     }
 }
 
-/// Whether something still comes of a request by itself; the mind may not know it.
+/// Returns whether a request may still change by itself; none if the mind does not know it.
 fn is_open(mind: &Mind, request: RequestId, releases: bool) -> Option<bool> {
     if let Some(view) = mind.arrival(request) {
         return Some(view.state.is_live() || view.releases);

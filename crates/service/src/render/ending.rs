@@ -1,4 +1,4 @@
-//! Why a request ended badly.
+//! Explains why a request ended badly.
 
 use posthaste_api as api;
 use posthaste_core::{
@@ -14,10 +14,10 @@ use posthaste_types::{DepotId, RequestId};
 use super::{reason, state};
 use crate::driver::Centre;
 
-/// Paths that are named: more tell no more.
+/// Limit of named paths: more add nothing.
 const ASSUMED_MAX: usize = 4;
 
-/// Why it was refused or failed, and the code of what failed.
+/// Returns why it was refused or failed, and the error code.
 pub(super) fn why(
     centre: &Centre,
     mind: &Mind,
@@ -37,7 +37,7 @@ pub(super) fn why(
             ..
         }
     );
-    // Which name it was is nothing that the mind knows.
+    // The mind does not know the file's name.
     let complaint = centre.outgoing.complaints.of(record.id);
     let complaint = complaint.map(|complaint| complaint.text);
     let decided = || reason(centre, &last.reason, centre.clock.now());
@@ -49,7 +49,7 @@ pub(super) fn why(
     Some((named, code))
 }
 
-/// The paths of which nothing is known, where what was decided hangs on them.
+/// Returns the unmeasured paths on which the decision depends.
 pub(super) fn assumed(
     centre: &Centre,
     mind: &Mind,
@@ -101,7 +101,7 @@ pub(super) fn assumed(
         .collect()
 }
 
-/// Depots that it is to go to and that are not there now: what is said of its finish counts on them.
+/// Returns the request's depots that are down or silent now: the forecast finish counts on them.
 pub(super) fn away(shown: &api::Request) -> Vec<String> {
     let fed = shown.shares.iter().filter(|share| share.active);
     let said = fed.filter_map(|share| match share.state {
@@ -146,7 +146,7 @@ pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> 
     lost.into_iter().chain(complaint).collect()
 }
 
-/// That chunks can't be had any more, and which depots would have to come back.
+/// Returns that chunks are lost, and which depots would have to come back.
 fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
     let (lost, all) = (view.chunks_out_of_reach, view.spec.chunks());
     if lost == 0 {
@@ -190,7 +190,7 @@ pub(super) fn why_kept(
     Some(format!("scratch not released: {why}"))
 }
 
-/// Whether something failed that has a name, and the reason doesn't tell it.
+/// Returns whether a named thing failed that the reason doesn't mention.
 fn is_fault(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -201,7 +201,7 @@ fn is_fault(reason: &Reason) -> bool {
     )
 }
 
-/// The page under `docs/errors/` that explains what ended a request.
+/// Returns the page under `docs/errors/` that explains a request's end.
 fn code_of(reason: &Reason) -> &'static str {
     let (Reason::GaveUp { fault, .. }
     | Reason::Source { fault }
@@ -226,7 +226,7 @@ fn code_of(reason: &Reason) -> &'static str {
     }
 }
 
-/// Whether there is something to explain.
+/// Returns whether there is a failure to explain.
 fn ended_badly(mind: &Mind, record: &RequestRecord) -> bool {
     let stage_out = mind.request(record.id).map(|view| view.state);
     let stage_in = mind.arrival(record.id).map(|view| view.state);

@@ -7,7 +7,7 @@ use posthaste_types::RequestId;
 
 use super::{finish, moment, seconds};
 
-/// How the delivery of a request stands, to destinations that run relays or to an address.
+/// Returns the delivery state of a request, to destinations with relays or to an address.
 pub(super) fn delivery_of(
     mind: &Mind,
     view: Option<&RequestView>,
@@ -17,7 +17,7 @@ pub(super) fn delivery_of(
     told.or_else(|| delivery(mind, request))
 }
 
-/// How it stands with the address that a request goes on to from its depots, where it does.
+/// Returns the delivery state at the address to which a request goes on from its depots, if any.
 fn delivery(mind: &Mind, request: RequestId) -> Option<api::Delivery> {
     let view = mind.arrival(mind.goes_on_as(request)?)?;
     let deadline = view.spec.deadline;
@@ -53,7 +53,7 @@ pub(super) fn with_left_out(
     }
 }
 
-/// Whether nobody brings it there any more.
+/// Returns whether its export ended before delivery.
 fn has_ended_before(view: &ArrivalView) -> bool {
     matches!(
         view.state,

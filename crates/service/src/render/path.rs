@@ -1,4 +1,4 @@
-//! Paths: what they are forecast to carry, and in which order they make depots come.
+//! Paths: their forecasts, and the resulting order of depots.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use posthaste_types::{ByteRate, Timestamp};
 use super::{moment, ratio, seconds};
 use crate::outbound::way::ends_of;
 
-/// What the centre is called as the end of a path.
+/// Name of the centre as the end of a path.
 const CENTRE: &str = "centre";
 
 pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
@@ -32,7 +32,7 @@ pub(crate) fn path(view: &PathView, now: Timestamp) -> api::Path {
     }
 }
 
-/// The path of what comes from a source to the centre, or goes from there or from depots to an address.
+/// Returns the path from a source to the centre, or from the centre or depots to an address.
 pub(crate) fn path_of_source(view: &SourceView, now: Timestamp) -> api::Path {
     let (from, to) = ends_of(&view.name);
     let end = |end: Option<String>| end.unwrap_or_else(|| CENTRE.to_owned());
@@ -49,7 +49,7 @@ pub(crate) fn path_of_source(view: &SourceView, now: Timestamp) -> api::Path {
     }
 }
 
-/// What is known of a path, whichever it is.
+/// Returns the known facts of any path.
 fn known(
     rates: &Quantiles,
     knowledge: Knowledge,
@@ -97,7 +97,7 @@ pub(crate) fn ranked(view: &RankView, now: Timestamp) -> api::Ranked {
     }
 }
 
-/// Milliseconds, to the thousandth.
+/// Converts to milliseconds, to the thousandth.
 fn millis(span: Duration) -> f64 {
     seconds(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }

@@ -3,7 +3,7 @@ use posthaste_core::contract::Pause;
 
 use super::moment;
 
-/// Who lets a request wait.
+/// Returns a pause and its owner.
 pub(super) fn pause(pause: &Pause) -> api::Pause {
     api::Pause {
         by: pause.by.clone(),

@@ -5,7 +5,7 @@ use posthaste_types::RequestId;
 use super::{moment, usd, words};
 use crate::driver::Centre;
 
-/// Rate that is reserved, or asked for.
+/// Returns a reservation, held or asked for.
 pub(crate) fn reservation(centre: &Centre, held: &ReservationView) -> api::Reservation {
     let depots = held.depots.iter().map(|depot| centre.depots.name(*depot));
     api::Reservation {
@@ -22,7 +22,7 @@ pub(crate) fn reservation(centre: &Centre, held: &ReservationView) -> api::Reser
     }
 }
 
-/// What a request has reserved, or asked for.
+/// Returns the reservations of a request, held or asked for.
 pub(super) fn of(centre: &Centre, mind: &Mind, request: RequestId) -> Vec<api::Reservation> {
     let all = mind.reservations().into_iter();
     let mine = all.filter(|held| held.request == request);

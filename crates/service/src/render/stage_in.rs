@@ -8,7 +8,7 @@ use posthaste_journal::RequestRecord;
 use super::{finish, moment, seconds, usd, words};
 use crate::{driver::Centre, outbound::goes_out};
 
-/// What a request shows of itself where it is a stage-in.
+/// Fills in the fields of a stage-in.
 pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: &mut api::Request) {
     let Some(wanted) = &record.stage_in else {
         return;
@@ -42,7 +42,7 @@ pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: 
     });
 }
 
-/// What is not where it went.
+/// Returns the files that are missing at the destination.
 pub(super) fn left_out(view: &ArrivalView) -> Option<api::LeftOut> {
     let left_out = &view.left_out;
     (left_out.files > 0).then(|| api::LeftOut {

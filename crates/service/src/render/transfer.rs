@@ -6,7 +6,8 @@ use posthaste_types::ByteRate;
 use super::{finish, words};
 use crate::{driver::Centre, outbound};
 
-/// A way of a request. One to an address has the names of its ends from the request.
+/// Returns a transfer of a request. A transfer to an address gets the names of its ends from the
+/// request.
 pub(crate) fn transfer(
     centre: &Centre,
     record: &RequestRecord,
@@ -39,7 +40,7 @@ pub(crate) fn transfer(
     }
 }
 
-/// What its way carried lately; none where nothing of it comes through here.
+/// Returns the recent rate of its path; none if its bytes don't pass through here.
 fn rate(centre: &Centre, view: &TransferView) -> Option<ByteRate> {
     if let Some(source) = view.source {
         return Some(centre.flows.of(source).latest());

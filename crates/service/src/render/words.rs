@@ -1,4 +1,4 @@
-//! Words of the mind, as the API has them.
+//! Names of the mind, in the API.
 
 use posthaste_api as api;
 use posthaste_core::contract::{DepotState, ReservationState, TransferKind};

@@ -1,4 +1,4 @@
-//! Where slurmrestd listens.
+//! Address of slurmrestd.
 
 use std::{
     fmt,
@@ -9,7 +9,8 @@ use std::{
 use http::Uri;
 use posthaste_endpoint::relay::is_loopback;
 
-/// Where slurmrestd listens: `unix:///run/slurmrestd.socket`, `https://slurm.example:6820`, or `http://` on this machine.
+/// Address of slurmrestd: `unix:///run/slurmrestd.socket`, `https://slurm.example:6820`, or
+/// `http://` on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueUrl {
     shown: String,
@@ -23,7 +24,7 @@ enum Place {
 }
 
 impl QueueUrl {
-    /// The socket of this machine, if it is one.
+    /// Returns the socket of this machine, if it is one.
     pub(super) fn socket(&self) -> Option<&Path> {
         match &self.place {
             Place::Socket(path) => Some(path),
@@ -31,12 +32,12 @@ impl QueueUrl {
         }
     }
 
-    /// Whether TLS is spoken.
+    /// Returns whether it uses TLS.
     pub(super) fn is_secure(&self) -> bool {
         self.place == Place::Host { is_secure: true }
     }
 
-    /// What a question begins with.
+    /// Returns the start of a call's URL.
     pub(super) fn base(&self) -> &str {
         match self.place {
             Place::Socket(_) => "http://localhost",
@@ -71,7 +72,7 @@ impl FromStr for QueueUrl {
         });
         let is_secure = match named {
             Some(("https", _)) => true,
-            // By number: a name may stand for an address at which somebody else listens.
+            // By number: a name may stand for an address at which another program listens.
             Some(("http", host)) if host != "localhost" && is_loopback(host) => false,
             Some(("http", _)) => {
                 return Err(format!(
@@ -80,7 +81,7 @@ impl FromStr for QueueUrl {
                 ));
             }
             Some(_) | None => {
-                // It may have a password in it.
+                // The text may contain a password.
                 let is_public = !text.contains(['@', '?']);
                 let shown = if is_public { text } else { "what is said" };
                 return Err(format!(

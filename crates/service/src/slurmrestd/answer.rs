@@ -1,4 +1,4 @@
-//! An answer that is read while it comes: 100,000 jobs are some hundred megabytes.
+//! Answers parsed as they arrive: 100,000 jobs are some hundred megabytes.
 
 use std::{
     io::{self, ErrorKind, Read},
@@ -16,21 +16,21 @@ use tokio::{
     time::Sleep,
 };
 
-/// Largest answer that is read, in bytes: some ten thousand for each of 200,000 jobs.
+/// Largest answer, in bytes: some ten thousand for each of 200,000 jobs.
 const ANSWER_BYTES_MAX: u64 = 2 << 30;
-/// Pieces of an answer, of some kilobytes each, that wait for whoever reads it.
+/// Pieces of an answer, of some kilobytes each, that wait for the reader.
 const PIECES_MAX: usize = 16;
 
-/// When nobody waits for an answer any longer, and how long that is from the question on.
+/// Deadline of an answer, and its time limit from the call on.
 pub(super) struct Late {
     pub(super) at: Pin<Box<Sleep>>,
     pub(super) patience: Duration,
 }
 
-/// Reads an answer on a thread of its own. Whoever stops waiting for it ends that too, at once.
+/// Parses an answer on a thread of its own. A caller that stops waiting ends that too, at once.
 ///
 /// # Errors
-/// [`ErrorKind::Other`] when the runtime ends meanwhile, or what reads it panics.
+/// [`ErrorKind::Other`] if the runtime ends meanwhile, or the parser panics.
 pub(super) async fn read<T: Send + 'static>(
     body: Incoming,
     late: Late,
@@ -52,7 +52,8 @@ pub(super) async fn read<T: Send + 'static>(
     }
 }
 
-/// Hands on what comes until the answer ends or nobody reads it any more; nothing at its end.
+/// Passes on pieces until the answer ends or nobody reads it any more; an empty piece marks its
+/// end.
 async fn hand_on(mut body: Incoming, mut late: Late, pieces: Sender<io::Result<Bytes>>) {
     let mut left = ANSWER_BYTES_MAX;
     loop {
@@ -67,7 +68,7 @@ async fn hand_on(mut body: Incoming, mut late: Late, pieces: Sender<io::Result<B
     }
 }
 
-/// The next bytes; none at the end.
+/// Returns the next bytes; none at the end.
 async fn next(body: &mut Incoming, late: &mut Late, left: &mut u64) -> io::Result<Bytes> {
     let broken = |kind, why: String| Err(io::Error::new(kind, why));
     loop {
@@ -94,7 +95,7 @@ async fn next(body: &mut Incoming, late: &mut Late, left: &mut u64) -> io::Resul
     }
 }
 
-/// The bytes of an answer, which block whoever reads them.
+/// Bytes of an answer; reading blocks.
 pub(super) struct Answer {
     comes: Receiver<io::Result<Bytes>>,
     here: Bytes,
@@ -104,7 +105,7 @@ pub(super) struct Answer {
 impl Read for Answer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.here.is_empty() && !self.has_ended {
-            // Only whoever no longer waits ends it without a last piece.
+            // Only a caller that stopped waiting ends it without a last piece.
             let over = || Err(ErrorKind::BrokenPipe.into());
             self.here = self.comes.blocking_recv().unwrap_or_else(over)?;
             self.has_ended = self.here.is_empty();

@@ -17,18 +17,18 @@ use super::*;
 
 const TOKEN: &str = "SLURM_JWT=eyJhbGciOiJIUzI1NiJ9.eyJzdW4iOiJhbGljZSJ9.c2ln";
 
-/// What a slurmrestd does that stands in for a real one.
+/// Behaviour of a stand-in for slurmrestd.
 #[derive(Default)]
 struct Stand {
-    /// The form of answers that it knows.
+    /// API version that it knows.
     version: AtomicU32,
-    /// What was asked of it, but for forms that it does not know.
+    /// Calls received, except for unknown forms.
     asked: Mutex<Vec<String>>,
-    /// The token that it knows; whoever asks is known without.
+    /// Accepted token; all callers are accepted without.
     token: Mutex<Option<String>>,
-    /// What it refuses all questions with, but for those for its form.
+    /// Refusal of all calls, except for its form.
     refusal: Mutex<Option<(StatusCode, &'static str)>>,
-    /// Whether it goes silent in the middle of its answers.
+    /// Set if it stops in the middle of its answers.
     stalls: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Stand {
-    /// The answer as it goes out: of one that stalls never more than a letter.
+    /// Returns the answer as sent: if it stalls, never more than one letter.
     fn body(&self, uri: &Uri, headers: &HeaderMap) -> (StatusCode, Body) {
         let (status, text) = self.answer(uri, headers);
         if !self.stalls.load(Relaxed) || uri.path().ends_with("/ping") {
@@ -82,7 +82,7 @@ impl Stand {
     }
 }
 
-/// One that listens in a folder, as long as what is given back lives.
+/// Starts one that listens in a folder, until the returned set is dropped.
 fn stand(folder: &Path) -> (Arc<Stand>, JoinSet<()>) {
     let stand = Arc::new(Stand::default());
     stand.version.store(42, Relaxed);

@@ -1,4 +1,4 @@
-//! What slurmrestd knows us by: a token as `scontrol token` prints it.
+//! Token for slurmrestd, as `scontrol token` prints it.
 
 use std::path::Path;
 
@@ -9,21 +9,22 @@ use serde_json::Value;
 
 use crate::secrets;
 
-/// What `scontrol token` prints before it.
+/// Prefix that `scontrol token` prints.
 const PREFIX: &str = "SLURM_JWT=";
 
-/// A token, and whose it says that it is.
+/// Token with its stated user.
 pub(super) struct Token {
     pub(super) value: HeaderValue,
-    /// Slurm until 22.05 wants to be told beside it.
+    /// User name, which Slurm until 22.05 requires beside the token.
     pub(super) user: Option<HeaderValue>,
 }
 
 impl Token {
-    /// Reads it from a file that nobody else may read, with or without the `SLURM_JWT=` before it. Blocking.
+    /// Reads it from a file that nobody else may read, with or without the `SLURM_JWT=` before it.
+    /// Blocking.
     ///
     /// # Errors
-    /// Those of [`secrets::read_private`], and [`ErrorKind::Invalid`] for what can be no token.
+    /// Errors of [`secrets::read_private`], and [`ErrorKind::Invalid`] for an invalid token.
     pub(super) fn read(file: &Path) -> Result<Self> {
         let text = secrets::read_private(file)?;
         Self::of(&text).ok_or_else(|| {
@@ -50,7 +51,7 @@ impl Token {
     }
 }
 
-/// Whose a token says that it is, by the claims that Slurm looks for.
+/// Returns a token's user, by the claims that Slurm reads.
 fn user(token: &str) -> Option<String> {
     let claims = token.split('.').nth(1)?;
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?;
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn it_is_read_as_scontrol_writes_it() {
-        // {"exp": 1, "iat": 0, "sun": "alice"}, signed with nothing.
+        // Claims {"exp": 1, "iat": 0, "sun": "alice"}, signed with nothing.
         let token = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjEsImlhdCI6MCwic3VuIjoiYWxpY2UifQ.c2ln";
         for text in [token.to_owned(), format!("SLURM_JWT={token}\n")] {
             let found = Token::of(&text).unwrap();

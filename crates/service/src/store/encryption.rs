@@ -1,9 +1,10 @@
 //! Keys and envelopes of encrypted datasets.
 //!
-//! The service needs a dataset's key as long as chunks may have to be encrypted: the first time, and
-//! again after a crash or for a repair, also of what a destination lost after it was delivered. So it is kept in a file of its own,
-//! beside the journal and never in it, and removed when the request has ended and is not sent again. By then the envelope was made,
-//! which is all that whoever pulls needs, and which only the recipients can open.
+//! The service needs a dataset's key as long as chunks may have to be encrypted: the first time,
+//! and again after a crash or for a repair, also of what a destination lost after delivery. So the
+//! key has a file of its own, beside the journal and never in it. It is removed when the request
+//! has ended and is not sent again. By then the envelope exists, which is all that a pull needs,
+//! and which only the recipients can open.
 
 use std::{collections::HashMap, fs, io, path::PathBuf, sync::PoisonError};
 
@@ -21,20 +22,20 @@ use posthaste_types::{RequestId, Timestamp};
 use super::{Store, sync_parent};
 use crate::secrets;
 
-/// How a request ended that may be sent again.
+/// End of a request that may be sent again.
 const DELIVERED: &str = "delivered";
 
-/// The directory of keys in the state directory.
+/// Directory of keys in the state directory.
 pub(super) const KEYS: &str = "keys";
 
-/// What remains of an encrypted dataset when its request has ended.
+/// Remains of an encrypted dataset after its request's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remains {
-    /// It can be pulled: its envelope stays.
+    /// Envelope: it can be pulled.
     Envelope,
-    /// The same, and its source may be sent again: the key stays too, until nobody keeps it any more.
+    /// Envelope and key, until the dataset expires: its source may be sent again.
     Source,
-    /// Nothing.
+    /// Nothing remains.
     Nothing,
 }
 
@@ -53,11 +54,11 @@ impl Store {
         self.directory.join("datasets").join(name)
     }
 
-    /// Makes the key of a dataset that is to be encrypted, and wraps it for its recipients. Both are
-    /// durable when this returns, so that whatever is encrypted can be opened.
+    /// Makes the key of a dataset to be encrypted, and wraps it for its recipients. Both are
+    /// durable when this returns, so that all encrypted data can be opened.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for recipients nothing can be wrapped for; the operating system's.
+    /// [`ErrorKind::Invalid`] for unusable recipients; the operating system's.
     pub(crate) fn make_key(&self, record: &RequestRecord) -> Result<()> {
         if record.recipients.is_empty() {
             return Ok(());
@@ -76,11 +77,11 @@ impl Store {
         sync_parent(&path)
     }
 
-    /// How the chunks of a request's dataset are encrypted.
+    /// Returns how the chunks of a request's dataset are encrypted.
     ///
     /// # Errors
-    /// At [`Locus::Source`]: [`ErrorKind::PermissionDenied`] when others can read the key,
-    /// [`ErrorKind::Corrupt`] when it is none.
+    /// At [`Locus::Source`]: [`ErrorKind::PermissionDenied`] if others can read the key,
+    /// [`ErrorKind::Corrupt`] if it is invalid.
     pub(super) fn encryption(&self, record: &RequestRecord) -> Result<Encryption> {
         if record.recipients.is_empty() {
             return Ok(Encryption::None);
@@ -90,15 +91,15 @@ impl Store {
             .map_or(Encryption::Over, Encryption::With))
     }
 
-    /// The cipher of an encrypted dataset, unless its key was removed.
+    /// Returns the cipher of an encrypted dataset, unless its key was removed.
     pub(super) fn cipher(&self, record: &RequestRecord) -> Result<Option<Cipher>> {
         Ok(self.key(record)?.map(|key| Cipher::new(&key)))
     }
 
-    /// The key of an encrypted dataset, unless it was removed.
+    /// Returns the key of an encrypted dataset, unless it was removed.
     ///
     /// # Errors
-    /// As [`Self::encryption`].
+    /// Errors of [`Self::encryption`].
     pub(crate) fn key(&self, record: &RequestRecord) -> Result<Option<DatasetKey>> {
         let path = self.key_path(&record.dataset);
         if !path.exists() {
@@ -113,11 +114,11 @@ impl Store {
         Ok(Some(key))
     }
 
-    /// The manifest as depots store it and as whoever pulls gets it: of an encrypted dataset, its
+    /// Returns the manifest as depots store it and a pull gets it: for an encrypted dataset, its
     /// envelope.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] while some chunk has not been read yet; [`ErrorKind::NotFound`] when the
+    /// [`ErrorKind::Busy`] while some chunk has not been read yet; [`ErrorKind::NotFound`] if the
     /// request ended without an envelope.
     pub(crate) fn manifest_bytes(&self, request: RequestId) -> Result<Vec<u8>> {
         let record = self.request(request)?;
@@ -147,7 +148,8 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Removes an envelope that was made before its dataset changed once more; another one is made when it is asked for.
+    /// Removes an envelope that was made before its dataset changed again; a new one is made when
+    /// needed.
     ///
     /// # Errors
     /// The operating system's.
@@ -162,10 +164,10 @@ impl Store {
         }
     }
 
-    /// Removes the key of a request that has ended; before, makes the envelope if that remains.
+    /// Removes the key of an ended request, after making the envelope if that remains.
     ///
     /// # Errors
-    /// As [`Self::manifest_bytes`], and then the key stays.
+    /// Errors of [`Self::manifest_bytes`], and then the key stays.
     pub(crate) fn retire_key(&self, request: RequestId, remains: Remains) -> Result<()> {
         let record = self.request(request)?;
         if record.recipients.is_empty() {
@@ -184,8 +186,8 @@ impl Store {
         remove(self.key_path(&record.dataset))
     }
 
-    /// Removes the keys a crash left of requests that have ended or never came to be, while none comes to be. A key of what was
-    /// delivered stays until `now` is when nobody keeps that any more.
+    /// Removes keys that a crash left of ended or never created requests. No request may be created
+    /// meanwhile. The key of a delivered dataset stays until `now` is after its expiry.
     ///
     /// # Errors
     /// The journal's and the operating system's.
@@ -241,7 +243,7 @@ impl Store {
     }
 }
 
-/// What remains of a request that has ended.
+/// Returns what remains of an ended request.
 fn remains_of(record: &RequestRecord, now: Timestamp) -> Option<Remains> {
     if matches!(record.scan, Some(Scan::Failed { .. })) {
         return Some(Remains::Nothing);

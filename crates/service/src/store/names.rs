@@ -1,4 +1,4 @@
-//! Lists of the files that requests are about, as they were named: kept from when they came until their source was scanned.
+//! Lists of named files of requests: kept from their arrival until the source was scanned.
 
 use std::{
     collections::BTreeSet,
@@ -14,14 +14,14 @@ use posthaste_types::Digest;
 
 use super::{Store, sync_parent};
 
-/// What ends a name: none has it.
+/// Terminator of a name, which no name contains.
 const END: u8 = 0;
-/// How the files of such lists end, before what follows while they are written.
+/// File name suffix of such lists, before a further one while they are written.
 const SUFFIX: &str = "names";
-/// Bytes that are written at once.
+/// Bytes written at once.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// A list that is being written. What is not kept in the end is removed.
+/// List being written, which is removed unless it is kept in the end.
 pub(crate) struct NamesDraft {
     path: PathBuf,
     file: File,
@@ -31,7 +31,7 @@ pub(crate) struct NamesDraft {
 }
 
 impl NamesDraft {
-    /// Adds a name. Blocking, now and then.
+    /// Adds a name. Blocks now and then.
     ///
     /// # Errors
     /// The operating system's.
@@ -45,7 +45,7 @@ impl NamesDraft {
         Ok(())
     }
 
-    /// Bytes that were added.
+    /// Returns the bytes added.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -64,12 +64,12 @@ impl NamesDraft {
 
 impl Drop for NamesDraft {
     fn drop(&mut self) {
-        // Its name is another one once it is kept.
+        // A kept list has another name.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A list of names, read back.
+/// List of names, read back.
 pub(crate) struct Names(Vec<u8>);
 
 impl Names {
@@ -86,7 +86,7 @@ impl Store {
         datasets.join(format!("{dataset}.{SUFFIX}"))
     }
 
-    /// Begins the list of a request that is about to be written down.
+    /// Begins the list of a request that is about to be recorded.
     ///
     /// # Errors
     /// The operating system's.
@@ -104,7 +104,7 @@ impl Store {
         })
     }
 
-    /// Keeps it, durable when this returns, and only while nobody else leads. Its digest.
+    /// Stores it durably, only while this service leads, and returns its digest.
     ///
     /// # Errors
     /// The operating system's.
@@ -119,10 +119,10 @@ impl Store {
         Ok(Digest::new(*draft.hasher.finalize().as_bytes()))
     }
 
-    /// The names of the files that a request is about; none where they were not named in a list.
+    /// Returns the named files of a request; none if no list named them.
     ///
     /// # Errors
-    /// The operating system's, and [`ErrorKind::Corrupt`] where it is not what was kept.
+    /// The operating system's, and [`ErrorKind::Corrupt`] if the list is damaged.
     pub(crate) fn names(&self, record: &RequestRecord) -> Result<Option<Names>> {
         let Some(digest) = record.named else {
             return Ok(None);
@@ -138,14 +138,14 @@ impl Store {
         Ok(Some(Names(bytes)))
     }
 
-    /// Removes the list of a request whose source was scanned, or that there is not. What stays behind is only in the way.
+    /// Removes the list of a request that was scanned or does not exist. A leftover does no harm.
     pub(crate) fn forget_names(&self, record: &RequestRecord) {
         if record.named.is_some() {
             let _ = fs::remove_file(self.names_path(&record.dataset));
         }
     }
 
-    /// Removes all such lists but those of these datasets: what came when the service was killed.
+    /// Removes all such lists except those of these datasets: remains of a killed service.
     ///
     /// # Errors
     /// The operating system's.

@@ -1,4 +1,4 @@
-//! Digests that the journal lost, from a manifest that depots kept.
+//! Restores digests that the journal lost from a manifest that depots kept.
 
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_engine::dataset::Manifest;
@@ -8,7 +8,7 @@ use posthaste_types::ChunkIndex;
 use super::Store;
 
 impl Store {
-    /// Whether digests of some chunk of a request that has not ended are not known.
+    /// Returns whether digests of some chunks of an unfinished request are unknown.
     ///
     /// # Errors
     /// The journal's.
@@ -26,10 +26,10 @@ impl Store {
         Ok(known < bytes.pieces(chunk_size))
     }
 
-    /// The digests of all chunks, from a manifest of the request as depots keep it.
+    /// Returns the digests of all chunks from a request's manifest as depots keep it.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when it is of something else than what is known of the request; the journal's.
+    /// [`ErrorKind::Corrupt`] if it contradicts what is known of the request; the journal's.
     pub(crate) fn digests_in(
         &self,
         record: &RequestRecord,

@@ -1,5 +1,5 @@
-//! What is kept of a stage-in while it is under way: its list, and what its draft was when it landed; of a stage-out to an
-//! address, that what lies there is its own.
+//! Files of a stage-in under way: its list, and its draft's identity when it was published. For an
+//! export: that the files at the destination are its own.
 
 use std::{fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ impl Store {
         datasets.join(format!("{request}.{end}"))
     }
 
-    /// Keeps what the sources of a stage-in hold, durable when this returns.
+    /// Stores the list of a stage-in's sources durably.
     ///
     /// # Errors
     /// The operating system's.
@@ -22,7 +22,7 @@ impl Store {
         self.keep(&self.stage_in_path(request, "stage-in"), list)
     }
 
-    /// What its sources hold.
+    /// Returns the list of its sources.
     ///
     /// # Errors
     /// The operating system's.
@@ -31,7 +31,7 @@ impl Store {
         fs::read(&path).map_err(|cause| Error::io("read", path.display().to_string(), cause))
     }
 
-    /// Keeps what tells its draft from anything else, before that gets its name.
+    /// Records the identity of its draft before that is published.
     ///
     /// # Errors
     /// The operating system's.
@@ -39,12 +39,12 @@ impl Store {
         self.keep(&self.stage_in_path(request, "landing"), identity.as_bytes())
     }
 
-    /// What told its draft from anything else, if it was about to get its name.
+    /// Returns the identity of its draft, if it was about to be published.
     pub(crate) fn landing(&self, request: RequestId) -> Option<String> {
         fs::read_to_string(self.stage_in_path(request, "landing")).ok()
     }
 
-    /// Keeps which of its files came of several sources, durable when this returns.
+    /// Records durably which of its files came from several sources.
     ///
     /// # Errors
     /// The operating system's.
@@ -52,12 +52,12 @@ impl Store {
         self.keep(&self.stage_in_path(request, "mixed"), files)
     }
 
-    /// Which of its files came of several sources.
+    /// Returns which of its files came from several sources.
     pub(crate) fn mixed(&self, request: RequestId) -> Vec<u8> {
         fs::read(self.stage_in_path(request, "mixed")).unwrap_or_default()
     }
 
-    /// Keeps that what lies at the address of a stage-out from now on is its own, durable when this returns.
+    /// Records durably that the files at an export's address are its own from now on.
     ///
     /// # Errors
     /// The operating system's.
@@ -65,7 +65,8 @@ impl Store {
         self.keep(&self.stage_in_path(request, "claim"), b"")
     }
 
-    /// Removes what was kept of a stage-out to an address that is over, or of any request that never began. What stays behind is only in the way.
+    /// Removes the files of an export that has ended, or of any request that never began. A
+    /// leftover does no harm.
     pub(crate) fn forget_outward(&self, request: RequestId) {
         let _ = fs::remove_file(self.list_path(request));
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
@@ -73,22 +74,22 @@ impl Store {
         let _ = fs::remove_file(self.written_path(request));
     }
 
-    /// Where it is kept what a stage-out to an address wrote.
+    /// Returns the path of the record of what an export wrote.
     pub(crate) fn written_path(&self, request: RequestId) -> PathBuf {
         self.stage_in_path(request, "written")
     }
 
-    /// Whether what lies there is its own.
+    /// Returns whether the files at the destination are its own.
     pub(crate) fn is_claimed(&self, request: RequestId) -> bool {
         self.stage_in_path(request, "claim").exists()
     }
 
-    /// Whether anything of it is kept.
+    /// Returns whether its list is still kept.
     pub(crate) fn has_list(&self, request: RequestId) -> bool {
         self.stage_in_path(request, "stage-in").exists()
     }
 
-    /// Removes what was kept of a stage-in that is over. What stays behind is only in the way.
+    /// Removes the files of a stage-in that has ended. A leftover does no harm.
     pub(crate) fn forget_list(&self, request: RequestId) {
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "landing"));

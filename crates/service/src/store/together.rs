@@ -1,4 +1,5 @@
-//! Writes of several callers in one transaction: each costs a wait for the disk, whatever it holds.
+//! Combines writes of several callers in one transaction: each transaction costs a wait for the
+//! disk.
 
 use std::{
     mem,
@@ -11,10 +12,10 @@ use posthaste_types::RequestId;
 
 use super::{Store, journal_error};
 
-/// How a write ended, for who waits for it.
+/// Result of a write, for its waiter.
 type Slot<R> = Arc<Mutex<Option<Result<R>>>>;
 
-/// Writes of one kind that wait: whoever has the journal next writes all of them.
+/// Waiting writes of one kind: the next caller with the journal writes them all.
 #[derive(Debug)]
 pub(super) struct Together<W, R> {
     waiting: Mutex<Vec<(W, Slot<R>)>>,
@@ -29,7 +30,8 @@ impl<W, R> Default for Together<W, R> {
 }
 
 impl<W, R> Together<W, R> {
-    /// Writes something, with what others want to write meanwhile: by `many` where there is more than one, and where that fails each by `one`.
+    /// Writes an item together with other waiting ones: by `many` if there are several, and, if
+    /// that fails, each by `one`.
     fn write(
         &self,
         journal: &Mutex<Journal>,
@@ -48,7 +50,7 @@ impl<W, R> Together<W, R> {
         let together = (wanted.len() > 1).then(|| many(&mut journal, &wanted));
         let done: Vec<Result<R>> = match together {
             Some(Ok(done)) => done.into_iter().map(Ok).collect(),
-            // One of them may be at fault, and the others are not.
+            // A single write may be at fault, and the others not.
             Some(Err(_)) | None => {
                 let each = wanted.iter().map(|what| one(&mut journal, what));
                 each.map(|done| done.map_err(journal_error)).collect()
@@ -68,10 +70,10 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// Keeps a new request and gives it its number. Blocking.
+    /// Records a new request and gives it its number. Blocking.
     ///
     /// # Errors
-    /// The journal's, also when the submission id is taken.
+    /// The journal's, also if the submission id is taken.
     pub(crate) fn insert_request(&self, record: RequestRecord) -> Result<RequestId> {
         self.inserts.write(
             &self.journal,
@@ -81,7 +83,7 @@ impl Store {
         )
     }
 
-    /// Keeps what the scan of a request's source brought. Blocking.
+    /// Records the scan of a request's source. Blocking.
     ///
     /// # Errors
     /// The journal's.

@@ -1,4 +1,4 @@
-//! The scans that wait for their turn and those that run: each can be cancelled until what it found counts.
+//! Waiting and running scans: each can be cancelled until its result counts.
 
 use std::{
     collections::HashMap,
@@ -12,16 +12,17 @@ use tokio::sync::{mpsc, watch};
 
 use super::shares::{Share, Shares};
 
-/// Requests of one owner that may wait for their scan. One more is refused rather than forgotten.
+/// Most requests of one owner that may wait for their scan. Further ones are refused, so that none
+/// is forgotten.
 const WAITING_OF_ONE: usize = 10_000;
-/// The same of all owners.
+/// Limit over all owners.
 const WAITING: usize = 40_000;
 /// Scans at once: each keeps one directory tree busy. Enough that a good many owners have to list what never ends before others wait.
 const SCANS_AT_ONCE: usize = 32;
 /// The same of one owner: what they scan may never end.
 const SCANS_OF_ONE: usize = 2;
 
-/// All scans of a service.
+/// Scans of a service.
 #[derive(Debug)]
 pub(crate) struct Scans {
     waiting: Arc<Shares>,
@@ -34,22 +35,22 @@ pub(crate) struct Scans {
     begun: mpsc::UnboundedSender<Begun>,
 }
 
-/// A request whose source is to be scanned, with its place among those that wait.
+/// Request to be scanned, with its slot among the waiting ones.
 pub(crate) type Begun = (RequestId, Option<Share>);
 
-/// How far a scan is.
+/// Progress of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It may still be cancelled.
+    /// Cancellable.
     Open,
-    /// It is to be cancelled.
+    /// Cancelled.
     Unwanted,
-    /// What it found counts.
+    /// Final: its result counts.
     Counts,
     Over,
 }
 
-/// One scan, for those who cancel it and for itself.
+/// Scan, as seen by itself and by cancellers.
 #[derive(Debug, Clone)]
 pub(super) struct Going(Arc<watch::Sender<Stage>>);
 
@@ -66,7 +67,7 @@ impl Going {
         }
     }
 
-    /// What it found counts from now on, unless it was cancelled.
+    /// Makes its result final, unless it was cancelled.
     pub(super) fn counts(&self) -> bool {
         self.0.send_if_modified(|stage| {
             let is_wanted = *stage != Stage::Unwanted;
@@ -93,13 +94,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// It is written down: its source is to be scanned.
+    /// Queues the recorded request for its scan.
     pub(crate) fn send(self, request: RequestId) {
         self.scans.begin(request, Some(self.share));
     }
 }
 
-/// The end of a scan, also of one that is dropped with its service.
+/// Ends a scan when dropped, also if the service drops it.
 #[derive(Debug)]
 pub(super) struct End<'a>(&'a Scans, RequestId);
 
@@ -112,7 +113,7 @@ impl Drop for End<'_> {
 }
 
 impl Scans {
-    /// No scans, and where those come that begin.
+    /// Creates an empty set, and the receiver of new scans.
     #[expect(
         clippy::disallowed_methods,
         reason = "what waits there has a place, of which there are so many, or was in the journal at the start"
@@ -135,10 +136,10 @@ impl Scans {
         self.going.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a request of this owner.
+    /// Reserves a slot for a request of this owner.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] when all are taken; `subject` is what was submitted.
+    /// [`ErrorKind::Busy`] if all are taken; `subject` is what was submitted.
     pub(crate) fn reserve(self: &Arc<Self>, owner: &str, subject: &str) -> Result<Place> {
         let share = self.waiting.try_enter(owner).ok_or_else(|| {
             Error::new(ErrorKind::Busy, "submit", subject)
@@ -151,17 +152,17 @@ impl Scans {
         Ok(Place { scans, share })
     }
 
-    /// The same once there is one.
+    /// Waits for a slot.
     pub(crate) async fn wait(self: &Arc<Self>, owner: &str) -> Place {
         let (share, scans) = (self.waiting.enter(owner).await, Arc::clone(self));
         Place { scans, share }
     }
 
-    /// Has the source of a request scanned that is written down.
+    /// Queues the scan of a recorded request.
     pub(crate) fn begin(&self, request: RequestId, share: Option<Share>) {
         let going = Going(Arc::new(watch::Sender::new(Stage::Open)));
         self.going().insert(request, going);
-        // Nobody scans any more only when the service ends.
+        // The queue closes only when the service ends.
         let _ = self.begun.send((request, share));
     }
 
@@ -187,18 +188,18 @@ impl Scans {
         }
     }
 
-    /// The scan of a request that waits or runs.
+    /// Returns the waiting or running scan of a request.
     pub(super) fn of(&self, request: RequestId) -> Option<Going> {
         self.going().get(&request).cloned()
     }
 
-    /// The scan of a request is over when this is dropped.
+    /// Returns a guard that ends the scan of a request when dropped.
     pub(super) fn ends(&self, request: RequestId) -> End<'_> {
         End(self, request)
     }
 
-    /// Cancels the scan of a request, whether it runs or waits. Whether there was one to cancel: then that is written down when this
-    /// returns, unless the service ends.
+    /// Cancels the waiting or running scan of a request. Returns whether there was one; its end is
+    /// then on record, unless the service ends.
     pub(crate) async fn cancel(&self, request: RequestId) -> bool {
         let Some(going) = self.of(request) else {
             return false;

@@ -1,4 +1,4 @@
-//! Requests that were submitted before under the same id.
+//! Finds requests that were submitted before under the same id.
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -10,10 +10,10 @@ use crate::{
     tokens::{OF_OWNER, is_of_job},
 };
 
-/// The request that was submitted under this submission id before.
+/// Returns the request with this submission id.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where it was for something else; the journal's.
+/// [`ErrorKind::Conflict`] if its content differs; the journal's.
 pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<RequestRecord>> {
     let Some(found) = known_as(
         centre,
@@ -28,7 +28,7 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
     let patterns = [&new.include, &new.exclude];
     let is_same = [&found.patterns.include, &found.patterns.exclude] == patterns;
     let is_in_it = |name: &String| [source, b"/", name.as_bytes()].concat() == whole;
-    // What jobs ask for is named after what it is.
+    // Requests of jobs are named after their content.
     let is_jobs = found.submission.as_deref().is_some_and(is_of_job);
     let is_from_there = source == whole || found.only.iter().any(is_in_it);
     let goes_there = found.destination == each_once(&new.to).join(",");
@@ -38,7 +38,8 @@ pub(crate) fn known(centre: &Centre, new: &api::NewRequest) -> Result<Option<Req
     Err(other_content(&found))
 }
 
-/// The same of any request. One that is older than the owners of ids counts where it is theirs.
+/// Returns the request with this submission id, of any kind. A request from before ids had owners
+/// counts if it is the same owner's.
 ///
 /// # Errors
 /// The journal's.
@@ -59,7 +60,7 @@ pub(crate) fn known_as(
     }
 }
 
-/// What is said where one id is to mean two things.
+/// Returns the error for one id with two contents.
 pub(crate) fn other_content(found: &RequestRecord) -> Error {
     Error::new(
         ErrorKind::Conflict,

@@ -1,4 +1,4 @@
-//! Depots that are lent for one request alone, between the words of the API, the journal and the mind.
+//! Converts depots lent for one request between the API, the journal and the mind.
 
 use posthaste_api as api;
 use posthaste_core::contract::{Input, LentTerms, Windows};
@@ -7,13 +7,14 @@ use posthaste_journal::{LentFor, RequestRecord};
 
 use crate::{driver::Centre, enlist};
 
-/// Depots that may be lent for one request: as many as it may name.
+/// Most depots lent for one request: as many as it may name.
 const LENT_MAX: usize = 64;
 
-/// What is lent, as it is kept.
+/// Parses lent depots into the kept form.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] for a depot that is not in the books, [`ErrorKind::Invalid`] for what makes no sense.
+/// [`ErrorKind::NotFound`] for a depot that is not registered, [`ErrorKind::Invalid`] for invalid
+/// terms.
 pub(crate) fn read(centre: &Centre, lent: &[api::LentFor]) -> Result<Vec<LentFor>> {
     if lent.len() > LENT_MAX {
         let why = format!(
@@ -45,10 +46,11 @@ fn read_one(centre: &Centre, one: &api::LentFor) -> Result<LentFor> {
     })
 }
 
-/// What the mind is told before a request is. Depots whose load counts are asked for it from now on.
+/// Returns the inputs that precede a request. Depots whose load counts are asked for it from now
+/// on.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] for a depot that was taken out of the books meanwhile.
+/// [`ErrorKind::NotFound`] for a depot that was removed meanwhile.
 pub(crate) fn told(centre: &Centre, record: &RequestRecord) -> Result<Vec<Input>> {
     let (mut terms, mut inputs) = (Vec::new(), Vec::new());
     for lent in &record.lent {
@@ -76,7 +78,7 @@ pub(crate) fn told(centre: &Centre, record: &RequestRecord) -> Result<Vec<Input>
     Ok(inputs)
 }
 
-/// What is lent, as it was asked for.
+/// Returns the lent depots as they were requested.
 pub(crate) fn shown(record: &RequestRecord) -> Vec<api::LentFor> {
     let lent = record.lent.iter().map(|lent| api::LentFor {
         depot: lent.depot.clone(),

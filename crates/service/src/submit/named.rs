@@ -1,4 +1,4 @@
-//! Requests about files that are named in a list beside them.
+//! Requests about files named in a separate list.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use posthaste_journal::RequestRecord;
 use super::{REHEARSED, check, decided, scans::listed_of};
 use crate::{driver::Centre, outbound};
 
-/// Checks a request about files that are named in a list beside it.
+/// Checks a request about files that are named in a separate list.
 ///
 /// # Errors
-/// As [`accept`], and [`ErrorKind::Invalid`] where it can't be about such.
+/// Errors of [`accept`], and [`ErrorKind::Invalid`] if it can't have such a list.
 pub(crate) fn check_named(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
     let refused = |why: &str, hint: &str| {
         let error = Error::new(ErrorKind::Invalid, "submit", &new.source);
@@ -35,10 +35,10 @@ pub(crate) fn check_named(centre: &Centre, new: &api::NewRequest) -> Result<Requ
     Ok(record)
 }
 
-/// What would be decided of a request about files that are named in the list that is kept, were it submitted.
+/// Returns the decision that a request about the files in the kept list would get.
 ///
 /// # Errors
-/// As [`rehearse`](super::rehearse).
+/// Errors of [`rehearse`](super::rehearse).
 pub(crate) async fn rehearse_named(
     centre: &Arc<Centre>,
     new: &api::NewRequest,

@@ -1,4 +1,4 @@
-//! Scans the sources of requests, and writes down what they hold.
+//! Scans the sources of requests, and records their contents.
 
 use std::{os::unix::ffi::OsStrExt, path::Path, sync::Arc, thread, time::Duration};
 
@@ -20,14 +20,14 @@ use super::{
 };
 use crate::{driver::Centre, inbound, outbound, store::Remains};
 
-/// How soon a journal that was away is tried again.
+/// Pause before an unavailable journal is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often a source is listed for which others left no memory, each time after somebody gave some back or a minute…
 const TRIES_MAX: u32 = 10;
 /// …at the latest.
 const FREED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Scans sources, so many of each owner at once, also those a crash left unscanned.
+/// Scans sources, with a limit per owner, including those that a crash left unscanned.
 pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedReceiver<Begun>) {
     let mut running = tokio::task::JoinSet::new();
     while let Some((request, place)) = queue.recv().await {
@@ -36,7 +36,8 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedRece
         running.spawn(async move {
             let mut place = place;
             let _end = centre.scans.ends(request);
-            // What a journal that was away did not take is done again: nobody else would, until the next start.
+            // Writes that an unavailable journal lost are repeated: nobody else would, until the
+            // next start.
             while let Err(error) = in_turn(&centre, request, &mut place).await {
                 tracing::warn!(%request, "{error}");
                 if !error.is_temporary() {
@@ -48,7 +49,7 @@ pub(crate) async fn scan_all(centre: Arc<Centre>, mut queue: mpsc::UnboundedRece
     }
 }
 
-/// Scans a source when it is its owner's turn; until then it waits in its place.
+/// Scans a source when it is its owner's turn; until then it waits in its slot.
 async fn in_turn(
     centre: &Arc<Centre>,
     request: RequestId,
@@ -91,7 +92,7 @@ async fn scan(
         return submit(centre, request).await;
     }
     if outbound::onward::of(&record).is_some() {
-        // It is scanned with the request that it comes from.
+        // The export is scanned with its offload.
         return Ok(());
     }
     let looked = tokio::select! {
@@ -119,7 +120,7 @@ async fn scan(
     if let Some(error) = failed {
         posthaste_trace::fail(&tracing::Span::current(), &error);
         centre.store.retire_key(request, Remains::Nothing)?;
-        // What it found may have been kept just now.
+        // Its result may have been stored just now.
         tokio::task::block_in_place(|| centre.store.forget_outward(request));
         if outbound::goes_out(&record) {
             centre.outgoing.places.give_back(record.id);
@@ -165,7 +166,7 @@ async fn look(
     } else if record.stage_in.is_some() {
         (inbound::submit::scan(centre, record, lent).await?, None)
     } else {
-        // Where this is given up, so is the list.
+        // If this is cancelled, so is the list.
         let wanted = Wanted::default();
         let bounds = Bounds::while_wanted(&wanted).sharing(lent);
         let (here, record) = (Arc::clone(centre), record.clone());
@@ -181,7 +182,7 @@ async fn look(
     Ok((scan, list))
 }
 
-/// How a scan ended with an error.
+/// Returns the scan that ended with an error.
 pub(crate) fn failed(error: &Error) -> Scan {
     Scan::Failed {
         code: error.code().to_owned(),
@@ -189,7 +190,7 @@ pub(crate) fn failed(error: &Error) -> Scan {
     }
 }
 
-/// Lists a source; a small list is still to be kept.
+/// Lists a source; the caller must still keep a small list.
 fn seal(
     centre: &Centre,
     record: &RequestRecord,
@@ -202,11 +203,12 @@ fn seal(
     Ok((sealed(record, &list), small))
 }
 
-/// Longest wait for files that were changed right before they were listed, or ahead of this machine's clock.
+/// Longest wait for files that changed right before their listing, or ahead of this machine's
+/// clock.
 const SETTLE_MAX: Duration = Duration::from_secs(3);
 
-/// Waits until whatever changes a file from now on gives it other times than those listed, which are compared when it is read and before it
-/// is removed. Blocking.
+/// Waits until any further change of a file gives it other times than listed. Those are compared
+/// when it is read and before it is removed. Blocking.
 pub(crate) fn settle(list: &FileList, now: Timestamp) {
     let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
     let left = list.settled_ns().saturating_sub(now.saturating_mul(1000));
@@ -214,10 +216,10 @@ pub(crate) fn settle(list: &FileList, now: Timestamp) {
     thread::sleep(left.min(SETTLE_MAX));
 }
 
-/// Sees that nothing is lost with a source that is to be removed. An address keeps less than depots do.
+/// Checks that removing the source loses nothing. An address keeps less than depots do.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where a file has something that is not kept.
+/// [`ErrorKind::Unsupported`] if a file has attributes that are not kept.
 pub(crate) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> {
     if !record.release || record.drops_extras {
         return Ok(());
@@ -235,7 +237,7 @@ pub(crate) fn check_kept(record: &RequestRecord, list: &FileList) -> Result<()> 
         .hint("keep the source, leave it out with --exclude, or drop that with --release anyway"))
 }
 
-/// What a request is about, listed with the rights of its owner. Blocking.
+/// Lists the source of a request with its owner's rights. Blocking.
 pub(super) fn listed_of(
     centre: &Centre,
     record: &RequestRecord,
@@ -244,7 +246,7 @@ pub(super) fn listed_of(
     let root = Path::new(std::ffi::OsStr::from_bytes(&record.source));
     let actor = centre.store.actors.of(record)?;
     let names = centre.store.names(record)?;
-    // Where the kernel does not judge what an owner may read, the path was judged when it was submitted.
+    // If the kernel does not enforce an owner's rights, the path was checked at submission.
     let is_judged = !record.wishes.owner.is_empty() && !centre.store.actors.are_owners();
     actor.run(|| {
         let root = Root::open(root, is_judged)?.within(bounds);
@@ -261,7 +263,7 @@ pub(super) fn listed_of(
     })
 }
 
-/// All of a directory, listed, or those of its files that are named; of these what the patterns mean.
+/// Lists a directory or its named files, filtered by patterns.
 pub(crate) fn listed(root: &Root, only: &[String], patterns: &Patterns) -> Result<FileList> {
     let filter = filter(patterns)?;
     let list = if only.is_empty() {
@@ -275,13 +277,13 @@ pub(crate) fn listed(root: &Root, only: &[String], patterns: &Patterns) -> Resul
     some(root, list?, &filter)
 }
 
-/// Patterns that one request may have.
+/// Most patterns of one request.
 const PATTERNS_MAX: usize = 1000;
 
-/// Which files are meant.
+/// Returns the patterns of the wanted files.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what is no pattern, or too many.
+/// [`ErrorKind::Invalid`] for an invalid pattern, or too many.
 pub(crate) fn patterns(new: &api::NewRequest) -> Result<Patterns> {
     let patterns = Patterns {
         include: new.include.clone(),
@@ -296,15 +298,15 @@ pub(crate) fn patterns(new: &api::NewRequest) -> Result<Patterns> {
     Ok(patterns)
 }
 
-/// What patterns mean.
+/// Compiles the patterns.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for one that is none.
+/// [`ErrorKind::Invalid`] for an invalid pattern.
 fn filter(patterns: &Patterns) -> Result<Filter> {
     Filter::new(&patterns.include, &patterns.exclude)
 }
 
-/// Sees that patterns left something: what was to be safe is perhaps called otherwise.
+/// Checks that patterns left some files: the intended ones may have other names.
 fn some(root: &Root, list: FileList, filter: &Filter) -> Result<FileList> {
     let is_none = list
         .files

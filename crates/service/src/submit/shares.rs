@@ -1,4 +1,4 @@
-//! Shares of what all have together: no owner keeps others from having theirs.
+//! Shares of a common limit: no owner keeps others from theirs.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ struct Owner {
     has: Mutex<usize>,
 }
 
-/// One place, given back when it is dropped.
+/// Slot, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,

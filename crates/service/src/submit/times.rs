@@ -1,4 +1,4 @@
-//! Moments that a request names, and until when depots keep what it sends.
+//! Times that a request names, and the expiry of its data at depots.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use posthaste_types::Timestamp;
 
 use crate::{driver::Centre, render};
 
-/// How long depots keep a dataset after its deadline, unless the request says.
+/// Time for which depots keep a dataset after its deadline, unless the request sets one.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
-/// And at most: what is lent is lent for a time.
+/// Limit after the deadline: lent space is lent for a time.
 const KEEP_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
-/// And no longer from now on, whatever its deadline: a day less than relays keep anything by their own clocks.
+/// Limit from now on, whatever the deadline: a day less than relays keep anything by their own
+/// clocks.
 const KEPT_MAX: Duration = Duration::from_secs(KEPT_S_MAX - 86_400);
 
-/// Until when depots keep what is to be there by `wanted`.
+/// Returns when depots may remove a dataset that is wanted by `wanted`.
 pub(super) fn expiry(
     new: &api::NewRequest,
     now: Timestamp,
@@ -30,7 +31,7 @@ pub(super) fn expiry(
     Ok((wanted + keep).min(now + KEPT_MAX))
 }
 
-/// When the source is to be purged, where that was said.
+/// Returns when the source is to be purged, if given.
 pub(crate) fn purge_at(new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
     let at = new.purge_at.as_deref();
     let at = at
@@ -44,7 +45,7 @@ pub(crate) fn purge_at(new: &api::NewRequest, now: Timestamp) -> Result<Option<T
     Ok(at)
 }
 
-/// When it must be safe, and wanted at its destinations where that was said: at least one of the two is said.
+/// Returns the deadline for safety, and that for delivery if given: at least one is given.
 pub(super) fn deadlines(
     centre: &Centre,
     new: &api::NewRequest,
@@ -70,7 +71,7 @@ pub(super) fn deadlines(
     Ok((deadline, deliver_by))
 }
 
-/// When every destination is to have all of it, where that was said: each must be a depot then.
+/// Returns the deliver-by time, if given: each destination must be a depot then.
 fn deliver_by(centre: &Centre, new: &api::NewRequest, now: Timestamp) -> Result<Option<Timestamp>> {
     let Some(at) = &new.deliver_by else {
         return Ok(None);

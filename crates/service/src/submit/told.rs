@@ -1,4 +1,4 @@
-//! What the mind is told of a request that was written down.
+//! Inputs for the mind about a recorded request.
 
 use posthaste_core::contract::{Input, RequestSpec};
 use posthaste_endpoint::Result;
@@ -7,7 +7,7 @@ use posthaste_types::DepotId;
 
 use crate::driver::Centre;
 
-/// What the mind is told of a request.
+/// Returns the input that submits a request to the mind.
 pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<DepotId>) -> Input {
     let (request, optimizer, wishes) = (record.id, record.optimizer, record.wishes.clone());
     let purge_at = record.purge_at;
@@ -38,7 +38,7 @@ pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<Depot
     }
 }
 
-/// The depots of these names.
+/// Returns the depots of these names.
 pub(super) fn ids(centre: &Centre, names: &[String]) -> Result<Vec<DepotId>> {
     let known = |name: &String| centre.depots.known("send via", name);
     let ids = names.iter().map(|name| Ok(known(name)?.record.id));

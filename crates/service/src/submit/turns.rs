@@ -1,23 +1,23 @@
-//! One submission of an id at a time: of two at once the second finds what the first wrote down.
+//! Serialises submissions of an id: of two at once the second finds the record of the first.
 
 use std::{
     collections::BTreeSet,
     sync::{Condvar, Mutex, PoisonError},
 };
 
-/// Ids that are being submitted.
+/// Ids being submitted.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     taken: Mutex<BTreeSet<String>>,
     given_back: Condvar,
 }
 
-/// Leave to submit under an id, until it is dropped.
+/// Right to submit under an id, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Turns, Option<&'a str>);
 
 impl Turns {
-    /// Waits until nobody else submits under this id. Without one there is nobody to wait for. Blocking.
+    /// Waits until no other submission uses this id. Without an id it returns at once. Blocking.
     pub(crate) fn wait<'a>(&'a self, id: Option<&'a str>) -> Turn<'a> {
         if let Some(id) = id {
             let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What clients give in a job, each in the several ways that they write it.
+//! Values that clients give in a job, in their several notations.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{METADATA_BYTES_MAX, Pair, Refused};
 
-/// Whether something is on: clients write it as a truth, a number or a word.
+/// Returns whether an option is on: clients write it as a boolean, a number or a word.
 pub(super) fn flag(params: &Map<String, Value>, key: &str) -> bool {
     match params.get(key) {
         Some(Value::Bool(is_on)) => *is_on,
@@ -17,7 +17,7 @@ pub(super) fn flag(params: &Map<String, Value>, key: &str) -> bool {
     }
 }
 
-/// A whole number, which clients also write as text.
+/// Returns a whole number, which clients also write as text.
 pub(super) fn number(params: &Map<String, Value>, key: &str) -> Result<Option<i64>, Refused> {
     let read = match params.get(key) {
         None | Some(Value::Null) => return Ok(None),
@@ -36,8 +36,8 @@ pub(super) fn number(params: &Map<String, Value>, key: &str) -> Result<Option<i6
     read.map(Some).ok_or_else(wrong)
 }
 
-/// How long something may wait; none at all where it is negative. Hours where it is a number, else with a unit behind it; what is
-/// neither is no limit.
+/// Returns how long something may wait: none if the value is negative. A number is in hours, other
+/// values have a unit; anything else is no limit.
 pub(super) fn lasts(given: Option<&Value>) -> Option<Option<Duration>> {
     let (count, unit_s) = match given? {
         Value::Number(number) => (number.as_i64()?, 3600),
@@ -58,7 +58,7 @@ pub(super) fn lasts(given: Option<&Value>) -> Option<Option<Duration>> {
         return None;
     }
     let count = u64::try_from(count).ok();
-    // Ten years are for ever.
+    // Ten years count as unlimited.
     let most = 10 * 366 * 86_400;
     Some(count.map(|count| Duration::from_secs(count.saturating_mul(unit_s).min(most))))
 }
@@ -75,7 +75,7 @@ pub(super) fn deadline(given: &Value, now: Timestamp) -> Result<Timestamp, Refus
     Ok(at)
 }
 
-/// What a client keeps with a job or a file: FTS makes an object of a word.
+/// Returns the metadata of a job or a file: FTS makes an object of a word.
 pub(super) fn metadata(given: Option<&Value>) -> Result<Option<Map<String, Value>>, Refused> {
     let object = match given {
         None | Some(Value::Null) => return Ok(None),
@@ -92,7 +92,7 @@ pub(super) fn metadata(given: Option<&Value>) -> Result<Option<Map<String, Value
     Ok(Some(object))
 }
 
-/// Of a job there always is some: clients look into it.
+/// Returns a job's metadata, which is never missing: clients look into it.
 pub(super) fn job_metadata(given: Option<&Value>) -> Result<Map<String, Value>, Refused> {
     let mut object = metadata(given)?.unwrap_or_default();
     object.insert("auth_method".into(), json!("oauth2"));

@@ -1,9 +1,9 @@
-//! What a client keeps with a file.
+//! Metadata that a client keeps with a file.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// What a client keeps with a file, in the text of JSON: as a tree it takes many times as much.
+/// Metadata of a file as JSON text: as a tree it takes many times the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::fts) struct Kept(String);
 
@@ -12,7 +12,7 @@ impl Kept {
         Self(value.to_string())
     }
 
-    /// Bytes of its text.
+    /// Returns the bytes of its text.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

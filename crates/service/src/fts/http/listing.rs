@@ -1,4 +1,4 @@
-//! Which jobs a listing shows.
+//! Selects the jobs of a listing.
 
 use axum::{Json, response::IntoResponse};
 use posthaste_journal::{FtsJobs, FtsState};
@@ -11,11 +11,11 @@ use crate::fts::{
     show,
 };
 
-/// Files of jobs that one listing looks at, whatever they are.
+/// Files that one listing examines, in any state.
 const FILES_MAX: usize = 100_000;
 
 impl Call<'_> {
-    /// The jobs that a query asks for.
+    /// Returns the jobs that a query selects.
     fn chosen(&self) -> Result<Vec<Standing>, Denial> {
         let asked = |key: &str| self.asked.get(key).filter(|value| !value.is_empty());
         let limit = asked("limit").and_then(|limit| limit.parse::<u32>().ok());
@@ -29,7 +29,7 @@ impl Call<'_> {
             None => None,
         };
         let which = FtsJobs {
-            // Without a moment or a number only what has not ended is shown.
+            // Without a time or a number only unfinished jobs are shown.
             ended_since: since.filter(|_| states.is_some() && limit.is_none()),
             all: states.is_some() && limit.is_some(),
             most: JOBS_MAX,
@@ -67,7 +67,7 @@ impl Call<'_> {
         Ok(chosen)
     }
 
-    /// A time before now, in hours, or hours and minutes with a colon between them.
+    /// Parses a time before now, in hours, or hours and minutes separated by a colon.
     fn since(&self, window: &str) -> Result<Timestamp, Denial> {
         let (hours, minutes) = window.split_once(':').unwrap_or((window, "0"));
         let parsed = hours.parse::<u64>().ok().zip(minutes.parse::<u64>().ok());
@@ -91,7 +91,7 @@ impl Call<'_> {
         Ok(Json(shown).into_response())
     }
 
-    /// Files of jobs that have not ended, and have not ended themselves.
+    /// Lists unfinished files of unfinished jobs.
     pub(super) fn open_files(&self) -> Answer {
         let mut shown = Vec::new();
         for standing in self.chosen()? {
@@ -102,7 +102,7 @@ impl Call<'_> {
         Ok(Json(shown).into_response())
     }
 
-    /// This one, and how many files have a request.
+    /// Lists this host, and how many files have a request.
     pub(super) fn hosts(&self) -> Answer {
         let store = &self.desk.centre.store;
         let given = store.journal(|journal| journal.fts_files_given())?;

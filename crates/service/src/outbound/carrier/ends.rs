@@ -1,4 +1,4 @@
-//! Both ends of a stage-out to an address: what is copied, where it goes, and who helps.
+//! Both ends of an export: the source, the destination, and the movers that help.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -14,17 +14,17 @@ use super::{
 use crate::inbound::look;
 
 impl Carrier {
-    /// Movers that may copy some of it.
+    /// Returns the movers that may help with the copy.
     pub(super) fn help(&self, destination: &dyn Endpoint) -> Option<Arc<dyn Help>> {
         if onward::of(&self.record).is_some() {
-            // They read no depots.
+            // Movers don't read from depots.
             return None;
         }
         let movers = ByMover::of(&self.movers, &self.record, &self.behalf, destination)?;
         Some(Arc::new(movers))
     }
 
-    /// What is copied, and whether it goes into the destination by its own name.
+    /// Returns the source, and whether it goes into the destination under its own name.
     pub(super) async fn source(&self, listed: &Listed) -> Result<(Source, bool)> {
         if let Some(request) = onward::of(&self.record) {
             let files = onward::open(&self.store, &self.depots, request).await?;
@@ -54,8 +54,8 @@ impl Carrier {
         Ok((source, is_single && self.record.one_file.is_none()))
     }
 
-    /// Files of this machine. Those of somebody else are reached as if they were far: the quick way between two paths knows no
-    /// rights but its own.
+    /// Returns the place of files on this machine. Another user's files are accessed as if remote:
+    /// the fast local copy knows only the service's own rights.
     pub(super) fn files_at(&self, path: PathBuf) -> Place {
         let files = Posix::new(path, submit::rules(&self.record));
         if self.behalf.is_oneself() {
@@ -64,7 +64,7 @@ impl Carrier {
         Place::remote(Arc::new(files.acting(self.behalf.actor().clone())))
     }
 
-    /// The files that were named, and nothing else of their directory, or those that patterns choose.
+    /// Returns the filter for the named files alone, or those that patterns select.
     pub(super) fn filter(&self) -> Result<Filter> {
         let patterns = &self.record.patterns;
         if !(patterns.include.is_empty() && patterns.exclude.is_empty()) {
@@ -80,7 +80,8 @@ impl Carrier {
         Filter::new(&named, below)
     }
 
-    /// Sees, before anything is written, that nothing is there that it would replace; once. What is there later is its own.
+    /// Checks once, before anything is written, that it would replace nothing. Later files there
+    /// are its own.
     pub(super) async fn claim(&self, destination: &dyn Endpoint, listed: &Listed) -> Result<()> {
         let id = self.record.id;
         if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
@@ -90,7 +91,7 @@ impl Carrier {
         let there = destination.stat(b"", true).await;
         let there = there.map_err(|error| error.at(Locus::Destination))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        // What was just not there is no other name of what is here.
+        // The destination was missing a moment ago, so it is no other name of the source.
         if root.is_absolute() && there.is_some_and(|there| there.kind == Kind::Directory) {
             refuse_source(destination, self.behalf.actor(), &root).await?;
         }
