@@ -65,7 +65,7 @@ const FAILURE: u32 = 4;
 const BAD_MESSAGE: u32 = 5;
 const UNSUPPORTED: u32 = 8;
 
-/// Where to log in, and how.
+/// Host to log in to, and the means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// The user, when it is not what `ssh` would take.
@@ -133,7 +133,7 @@ fn parent_of(full: &[u8]) -> &[u8] {
     }
 }
 
-/// What it can do.
+/// Capabilities of SFTP.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,

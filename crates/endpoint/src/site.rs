@@ -35,7 +35,7 @@ impl Site {
     }
 }
 
-/// What it can do, at servers that know ranges.
+/// Capabilities at servers that know ranges.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     ranges: true,

@@ -1,4 +1,4 @@
-//! How `ssh` is run, and what its complaints mean.
+//! Runs `ssh`, and interprets its error messages.
 //!
 //! `ssh` brings everything people have set up: `ssh_config`, keys, agent, `known_hosts`,
 //! `ProxyJump`.
@@ -18,13 +18,13 @@ use tokio::{
 
 use crate::{Error, ErrorKind, access::resolves, sftp::Host};
 
-/// How much of what `ssh` complains about is kept, in bytes.
+/// Longest kept error output of `ssh`, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 
-/// How long a complaint may come after the end of the output, in steps of 10 ms.
+/// Longest wait for an error message after the end of the output, in steps of 10 ms.
 const LATE_STEPS: u32 = 100;
 
-/// What OpenSSH proposes where nobody configured anything: from 6.7 on, and from 9.9 on.
+/// Ciphers that OpenSSH proposes by default: from 6.7 on, and from 9.9 on.
 const CIPHERS_USUAL: [&str; 2] = [
     "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,aes128-gcm@openssh.com,aes256-gcm@openssh.com",
     "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
@@ -62,7 +62,7 @@ pub(crate) fn knows(host: &Host) -> bool {
         || value("hostname ").is_none_or(resolves)
 }
 
-/// What `ssh` would propose to `host`.
+/// Returns the ciphers that `ssh` would propose to `host`.
 async fn configured_ciphers(host: &Host) -> Option<String> {
     let mut command = command(host);
     command.args(["-G", "--", &host.host]).stdin(Stdio::null());
@@ -84,7 +84,7 @@ fn aes_first(ciphers: &str) -> Option<String> {
     Some([first, rest].concat().join(","))
 }
 
-/// Whether the processor has instructions for AES: without them `ChaCha20` costs less.
+/// Returns whether the processor has instructions for AES: without them `ChaCha20` costs less.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -136,12 +136,13 @@ pub(crate) fn command(host: &Host) -> Command {
 /// nothing of it is heard any more.
 pub(crate) struct Running(pub Child);
 
-/// How long to wait for one that was killed, in steps of a millisecond: the system needs a few, a busy one many.
+/// Longest wait for a killed process, in steps of a millisecond: the system needs a few, a busy one
+/// many.
 const END_STEPS: u32 = 5_000;
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Where it has ended by itself there is nothing to kill.
+        // A process that ended by itself can't be killed.
         let _ = self.0.start_kill();
         for _ in 0..END_STEPS {
             match self.0.try_wait() {
@@ -152,7 +153,7 @@ impl Drop for Running {
     }
 }
 
-/// What `ssh`, or what it runs, writes to standard error.
+/// Standard error of `ssh`, or of what it runs.
 pub(crate) struct Complaints {
     text: Arc<Mutex<String>>,
     collecting: AbortHandle,

@@ -32,7 +32,7 @@ struct State {
 pub struct Step {
     /// Ahead, or back.
     pub ahead: bool,
-    /// How far.
+    /// Size of the jump.
     pub by: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Default for SteadyClock {
 }
 
 impl SteadyClock {
-    /// One that has not been looked at.
+    /// Returns a clock that has not been read.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -87,7 +87,7 @@ impl SteadyClock {
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
-        // It goes on while the machine sleeps.
+        // `Boottime` goes on while the machine sleeps.
         let up = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or(Duration::ZERO);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.read(wall, up)

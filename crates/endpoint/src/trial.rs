@@ -1,4 +1,4 @@
-//! What is learnt of a store by a small file that is made there and removed.
+//! Trials of a store with a small file that is made there and removed.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub async fn measure_writes(
         let begun = clock::now();
         let put = endpoint.put(&path, &spec, data, sum.sum()).await;
         let span = begun.elapsed();
-        // It is hidden, and its name says whose it is.
+        // The file is hidden, and its name says whose it is.
         let _ = endpoint.remove(&path).await;
         put?;
         if span >= LONG_ENOUGH || bytes.saturating_mul(GROWTH) > bytes_max {
@@ -86,7 +86,8 @@ pub async fn refuse_same_place(
     Ok(())
 }
 
-/// Whether the directory `place` of `one` is the directory `other` of another endpoint: a file that is made in the first is in the second.
+/// Returns whether the directory `place` of `one` is the directory `other` of another endpoint: a
+/// file made in the first is in the second.
 ///
 /// # Errors
 /// Those of writing there and of looking.
@@ -122,7 +123,7 @@ async fn has_trial(
         Ok(()) => is_there(&name).await,
         Err(error) => Err(error),
     };
-    // It is hidden, and its name says whose it is.
+    // The file is hidden, and its name says whose it is.
     let _ = endpoint.remove(&path).await;
     found
 }
@@ -171,7 +172,7 @@ pub(crate) async fn time_step_ns(
     let put = endpoint.put(&path, &spec, Vec::new(), Checksum::EMPTY);
     put.await?;
     let there = endpoint.stat(&path, false).await;
-    // It is hidden, and its name says whose it is.
+    // The file is hidden, and its name says whose it is.
     let _ = endpoint.remove(&path).await;
     let found = there?.and_then(|there| there.mtime);
     let is_within = |step: &u32| found.is_some_and(|found| found.agrees(PROBE, *step));

@@ -11,7 +11,7 @@ use crate::FileSpec;
 pub(crate) const PARTIAL_SUFFIX: &str = ".posthaste-partial";
 pub(crate) const LEDGER_SUFFIX: &str = ".posthaste-progress";
 
-/// Whether a name is that of an unfinished copy of ours.
+/// Returns whether a name is that of an unfinished copy of ours.
 #[must_use]
 pub fn is_unfinished(name: &[u8]) -> bool {
     name.starts_with(b".")

@@ -1,11 +1,12 @@
-//! What files arrive without.
+//! Counts of attributes that files arrived without.
 
 use std::{
     ops::AddAssign,
     sync::{Mutex, PoisonError},
 };
 
-/// How many files, directories and links arrived without something that the destination refuses to keep.
+/// Number of files, directories and links that arrived without something that the destination
+/// refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unkept {
     /// Without their mode.
@@ -21,7 +22,7 @@ impl AddAssign for Unkept {
     }
 }
 
-/// What was counted so far.
+/// Running counts of [`Unkept`].
 #[derive(Debug, Default)]
 pub(crate) struct UnkeptCount(Mutex<Unkept>);
 

@@ -64,14 +64,14 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Bytes read from a connection at once: few wake-ups, and still in the cache when summed.
 const READ_BYTES: usize = 128 << 10;
 
-/// What a request is about, for errors.
+/// Description of a request, for errors.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
     /// A verb.
     pub operation: &'static str,
     /// An address without secrets.
     pub subject: String,
-    /// Where a fault would be.
+    /// Locus of a fault.
     pub locus: Locus,
 }
 
@@ -138,7 +138,7 @@ impl Web {
         Self::with(Dialler::new()?, ca_file)
     }
 
-    /// The same with connections of this kind.
+    /// Returns a client whose connections the `dialler` makes.
     ///
     /// # Errors
     /// When no certificates can be had.
@@ -238,7 +238,7 @@ impl Web {
     }
 }
 
-/// The same request again, where twice is as good as once: it only reads, or stores a body that is
+/// Copies the request if sending it twice is harmless: it only reads, or stores a body that is
 /// still there, whatever was there before. A second `DELETE` would find nothing and say so.
 fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     let is_idempotent = match request.method().as_str() {
@@ -278,7 +278,7 @@ pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
     }))
 }
 
-/// What may come behind the bytes that are wanted of a body.
+/// Rule for bytes that follow the wanted ones of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// More, which is left unread.

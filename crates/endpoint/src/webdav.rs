@@ -39,7 +39,7 @@ pub(crate) use multistatus::try_listing;
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
-/// How long a server may copy or move among its own files before it answers.
+/// Longest time a server may copy or move among its own files before it answers.
 const SERVER_WORKS_FOR: Duration = Duration::from_secs(3600);
 
 /// Files below a path of a WebDAV server.
@@ -47,18 +47,19 @@ pub struct WebDav {
     shelf: Arc<Shelf>,
 }
 
-/// What listings and writers share.
+/// State that listings and writers share.
 struct Shelf {
     pages: Arc<Pages>,
     rules: DraftRules,
     user: Option<String>,
-    /// It sets a file's time from the request's `Date`.
+    /// Set once it is known whether the server is nginx, which sets a file's time from the
+    /// request's `Date`.
     is_nginx: OnceLock<bool>,
-    /// What was learnt of its clock.
+    /// Step of the server's clock, once learnt.
     step_ns: OnceCell<Option<u32>>,
-    /// What files arrived without.
+    /// Counts of what files arrived without.
     unkept: UnkeptCount,
-    /// It tells checksums of what it stores, as far as is known.
+    /// Cleared once the server is known not to report checksums of what it stores.
     tells_sums: AtomicBool,
 }
 

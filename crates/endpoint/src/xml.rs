@@ -10,7 +10,7 @@ pub(crate) struct Ended<'a> {
     pub name: &'static str,
     /// The text in it.
     pub text: &'a mut String,
-    /// It has the attribute `Encoded="true"`.
+    /// Presence of the attribute `Encoded="true"`.
     pub encoded: bool,
 }
 

@@ -39,7 +39,8 @@ pub(super) fn secs_of(field: u32) -> i64 {
     if secs <= last { secs } else { secs - (1 << 32) }
 }
 
-/// What the server is to keep: times that it can't keep as the nearest that it can.
+/// Returns the attributes that the server is to keep. A time that it can't keep becomes the nearest
+/// that it can.
 pub(super) fn attributes_of(mode: Option<u32>, mtime: Option<FileTime>) -> Attributes {
     let [first, last] = mtime_secs();
     Attributes {
@@ -60,8 +61,8 @@ fn untellable(mtime: Option<FileTime>) -> Unkept {
 }
 
 impl Attributes {
-    /// What of these is otherwise in the answer to a question about the file, though the server took it: some file systems take
-    /// each mode and keep their own.
+    /// Returns what differs in the answer to a question about the file, though the server accepted
+    /// it: some file systems accept each mode and keep their own.
     pub(super) fn not_in(&self, answer: &Reply) -> Unkept {
         let Reply::Attributes(found) = answer else {
             return Unkept::default();
@@ -120,7 +121,7 @@ impl Remote {
                     modes &= attributes.mode.is_none() || unkept.modes > 0;
                     times &= attributes.mtime.is_none() || unkept.times > 0;
                 }
-                // What it refuses together it may take alone.
+                // The server may accept singly what it refuses together.
                 _ => {}
             }
         }
@@ -151,12 +152,12 @@ impl Remote {
         Ok(())
     }
 
-    /// As [`Endpoint::keep_private`](crate::Endpoint::keep_private).
+    /// Hides a directory as [`Endpoint::keep_private`](crate::Endpoint::keep_private) does.
     pub(super) async fn hide_directory(&self, full: Vec<u8>, mode: u32) {
         if hides(mode) {
             let wanted = attributes_of(Some(mode | 0o700), None);
             let request = Request::new(SETSTAT).string(&full).attributes(&wanted);
-            // It gets its own mode in the end, and then it is told if that is refused.
+            // The directory gets its own mode in the end; a refusal is reported then.
             let _ = self.ask(request).await;
         }
     }

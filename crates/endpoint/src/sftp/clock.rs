@@ -1,4 +1,4 @@
-//! How exactly file systems behind a server keep the times of files.
+//! Precision with which file systems behind a server keep the times of files.
 
 use std::collections::HashMap;
 
@@ -22,10 +22,11 @@ use crate::{
     trial::{PROBE, SECOND_NS},
 };
 
-/// Where a file system's number stands in the answer to statvfs, in bytes (PROTOCOL, section 4.4).
+/// Offset of a file system's number in the answer to statvfs, in bytes (PROTOCOL, section 4.4).
 const NUMBER_AT: usize = 64;
 
-/// What was learnt of the clocks of file systems, by their number. Where the server tells none, all count as one.
+/// Learnt clocks of file systems, by their number. If the server reports no number, all file
+/// systems count as one.
 pub(super) type Clocks = Mutex<HashMap<u64, Option<u32>>>;
 
 impl Remote {

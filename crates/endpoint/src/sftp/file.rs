@@ -34,12 +34,12 @@ use crate::{
 /// Bytes a server copies in one request: nothing else is answered on its connection meanwhile.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// Where a file lies, and as what it is shown: an unfinished copy as what it becomes.
+/// Path of a file, and the path shown for it: an unfinished copy is shown as the file it becomes.
 #[derive(Debug, Clone)]
 pub(super) struct FilePath {
     pub(super) full: Vec<u8>,
     pub(super) shown: Vec<u8>,
-    /// It is made for nobody else to read, and gets its mode in the end.
+    /// Set if the file is made for nobody else to read, and gets its mode in the end.
     is_private: bool,
 }
 

@@ -80,7 +80,7 @@ impl SftpListing {
     }
 }
 
-/// Whether a name stands for the directory itself or the one above.
+/// Returns whether a name stands for the directory itself or the one above.
 fn is_own(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }

@@ -31,7 +31,7 @@ const NEAR: Duration = Duration::from_millis(2);
 /// Processors that a connection to a near host keeps busy here: what encrypts, and what reads and sums.
 const PROCESSORS_A_SESSION: usize = 2;
 
-/// What is to travel on a connection.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     /// A small file, of which many are under way at once.
@@ -174,7 +174,7 @@ impl Pool {
     }
 }
 
-/// One value for each slot.
+/// Values by slot.
 pub(super) type EachSlot<T> = [Option<T>; SESSIONS_MAX];
 
 #[cfg(test)]

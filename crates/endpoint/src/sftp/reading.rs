@@ -125,7 +125,7 @@ impl OpenFile {
         if size == entry.size {
             self.confirm(&entry).await?;
         }
-        // One of /proc was read until nothing came, and its time may be that of each look.
+        // A file of /proc was read to its end, and its time may be that of each look.
         entry.size = size;
         let mut summer = Summer::default();
         data.iter().for_each(|bytes| summer.add(bytes));
@@ -171,7 +171,7 @@ impl OpenFile {
         ))
     }
 
-    /// Whether nothing lies behind the last byte of what still looks like `entry`.
+    /// Returns whether nothing follows the last byte of a file that still looks like `entry`.
     ///
     /// # Errors
     /// [`ErrorKind::Changed`] if it looks otherwise.
@@ -191,7 +191,7 @@ impl OpenFile {
     }
 }
 
-/// Whether nothing is left to read.
+/// Returns whether nothing is left to read.
 fn is_end(reply: &Reply) -> bool {
     match reply {
         Reply::Data(bytes) => bytes.is_empty(),

@@ -1,4 +1,4 @@
-//! One `ssh -s HOST sftp` process with many requests under way at once.
+//! A session over one `ssh -s HOST sftp` process, with many requests under way at once.
 //!
 //! `ssh` brings everything people have set up: `ssh_config`, keys, agent, `known_hosts`,
 //! `ProxyJump`. An own client of the protocol, because names must be allowed to be any bytes.
@@ -78,7 +78,7 @@ pub(super) struct Session {
     pub copy_data: bool,
     /// The server sets attributes of links themselves.
     pub lsetstat: bool,
-    /// How long the answer to a small request took.
+    /// Round-trip time of a small request.
     pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
     _running: JoinSet<()>,
@@ -172,7 +172,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the connection broke.
+    /// Returns whether the connection broke.
     pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
@@ -300,7 +300,7 @@ fn command(host: &Host, ciphers: Option<&str>) -> Command {
 
 /// Why there is no server.
 enum NoServer {
-    /// It hung up.
+    /// The server hung up.
     Ended,
     /// A shell says something first, and what comes then can't be told from it.
     Says(String),
@@ -311,7 +311,7 @@ async fn greet(
     input: &mut ChildStdin,
     output: &mut BufReader<impl AsyncRead + Unpin>,
 ) -> Result<Vec<String>, NoServer> {
-    // Where it hung up, reading says so.
+    // If the server hung up, reading reports it.
     let _ = input.write_all(&[0, 0, 0, 5, INIT, 0, 0, 0, 3]).await;
     let _ = input.flush().await;
     let first = output.fill_buf().await.unwrap_or_default();

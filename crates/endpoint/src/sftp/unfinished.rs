@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct Unfinished {
     pub(super) file: OpenFile,
     pub(super) partial: Vec<u8>,
-    /// What lies under the name that was tried first.
+    /// Copy under the name that was tried first.
     pub(super) beside: Option<Vec<u8>>,
 }
 

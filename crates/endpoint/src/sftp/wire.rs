@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-/// What an SFTP server says about a file.
+/// Attributes of a file, as an SFTP server reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub size: Option<u64>,

@@ -29,9 +29,9 @@ const RECEIPT: &str = "-";
 pub(super) struct SftpWriter {
     file: OpenFile,
     full: Vec<u8>,
-    /// What its unfinished copy has in its name, which no other writer has.
+    /// Word in the unfinished copy's name, which no other writer has.
     word: String,
-    /// What had the final name when it began.
+    /// Entry with the final name when the writer began.
     before: Option<Entry>,
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,

@@ -1,4 +1,4 @@
-//! What a web server lists: nginx's index as JSON, or the links of a page.
+//! Listings of web servers: nginx's index as JSON, or the links of a page.
 
 use std::{collections::BTreeSet, sync::Arc, vec};
 
@@ -122,7 +122,7 @@ impl Listing for SiteListing {
     }
 }
 
-/// What an index in JSON tells, and whether it tells all sizes.
+/// Returns the entries of an index in JSON, and whether it reports all sizes.
 fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
     // Names are bytes, and servers write them as they are.
     let is_text = std::str::from_utf8(text).is_ok();
@@ -193,15 +193,16 @@ fn unmarked(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Whether a page lacks its end. One that never began as a page may end where its answer does, if that end was said.
+/// Returns whether a page lacks its end. A document that never began as a page may end where its
+/// answer does, if the answer's end was reported.
 fn is_cut(page: &[u8], has_end: bool) -> bool {
     let page = page.to_ascii_lowercase();
     let has = |tag: &[u8]| page.windows(tag.len()).any(|found| found == tag);
     !has(b"</html") && (has(b"<html") || !has_end)
 }
 
-/// What the links of a page show below its own address. What no name can stand for is among it: whoever copies it says
-/// that it is left out.
+/// Returns the entries below the page's own address that its links show. Links that can't be a name
+/// are included: the caller reports them as left out.
 ///
 /// # Errors
 /// Why that would not be all of it, and what to try.
@@ -241,7 +242,8 @@ fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static st
     Ok(entries)
 }
 
-/// Whether a query asks for more of a list than its first page; others ask for another order.
+/// Returns whether a query asks for more of a list than its first page; others ask for another
+/// order.
 fn asks_for_more(query: &str) -> bool {
     query.split(['&', ';']).any(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -264,13 +266,13 @@ struct Link {
 }
 
 impl Link {
-    /// Whether it is a name, and no way to something else.
+    /// Returns whether the name is plain, and no path to something else.
     fn is_plain(&self) -> bool {
         self.inside.is_none() && !self.name.contains(&b'/') && !self.name.contains(&0)
     }
 }
 
-/// Where a page lies, by which its links are understood (RFC 3986, section 5).
+/// Address of a page, against which its links are resolved (RFC 3986, section 5).
 struct Folder<'a> {
     host: &'a str,
     /// With a slash at both ends, and no escapes.
@@ -287,8 +289,8 @@ impl<'a> Folder<'a> {
         }
     }
 
-    /// What a link shows below the folder; nothing if it leads elsewhere, as those to the folder above, to other hosts and
-    /// to the same page in another order do.
+    /// Returns the entry below the folder to which a link leads. Returns `None` for links
+    /// elsewhere: to the folder above, to other hosts, to the same page in another order.
     fn link(&self, link: &str) -> Option<Link> {
         let link = html::unescape(link);
         let path = self.on_this_host(&link)?;
@@ -319,7 +321,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// Whether an address is that of the folder, or of something else that lies in it.
+    /// Returns whether an address is that of the folder, or of something else that lies in it.
     fn is_itself(&self, address: &str) -> bool {
         let address = html::unescape(address);
         let path = self.on_this_host(&address);
@@ -327,7 +329,7 @@ impl<'a> Folder<'a> {
         below.is_some_and(|below| !below.contains('/') && below != "..")
     }
 
-    /// Whether a link leads to a further page of the folder's list.
+    /// Returns whether a link leads to a further page of the folder's list.
     fn has_more_at(&self, link: &str) -> bool {
         let link = html::unescape(link);
         let query = link.split_once('#').map_or(&*link, |(link, _)| link);
@@ -375,7 +377,8 @@ fn is_scheme(text: &str) -> bool {
     text.eq_ignore_ascii_case("http") || text.eq_ignore_ascii_case("https")
 }
 
-/// Whether a link is none to a page. Others with a colon may be names that are not escaped.
+/// Returns whether a link does not lead to a page. Others with a colon may be names that are not
+/// escaped.
 fn leads_nowhere(link: &str) -> bool {
     let scheme = link.split_once(':').map_or("", |(scheme, _)| scheme);
     let known = ["mailto", "javascript", "data", "tel", "ftp", "file"];
@@ -387,7 +390,7 @@ fn unescaped(path: &str) -> Vec<u8> {
     decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
 }
 
-/// What the `href` of each tag of this name says.
+/// Returns the `href` of each tag of this name.
 fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> {
     let mut rest = page;
     std::iter::from_fn(move || {

@@ -20,19 +20,19 @@ use crate::{
     printer::{self, Company},
 };
 
-/// How long a token is used before its file or its program is asked again.
+/// Time for which a token is used before its file or its program is asked again.
 const LOOKED_AT_AFTER: Duration = Duration::from_secs(60);
 
-/// How long the program may take: it may ask somebody else.
+/// Longest time the program may take: it may ask others.
 const PRINTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Longest token, in bytes: more is no header.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// Where a bearer token comes from.
+/// Source of a bearer token.
 #[derive(Clone)]
 pub(crate) enum TokenSource {
-    /// It is as it is, and never renewed.
+    /// A fixed token, never renewed.
     Fixed(Secret),
     /// A file that somebody else writes anew.
     File(PathBuf),
@@ -182,7 +182,8 @@ fn first_line(text: &[u8]) -> Option<Secret> {
     (line.len() <= TOKEN_BYTES_MAX).then(|| Secret::new(line))
 }
 
-/// That there is no token, because what is to hold or print it can't be used. What is missing is no file that is copied.
+/// Returns the error for a token whose file or program can't be used. A missing file here is no
+/// file that is copied.
 fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str) -> Error {
     let error = match cause.kind() == io::ErrorKind::NotFound {
         true => Error::new(ErrorKind::Unauthenticated, operation, what).cause(cause),
@@ -207,7 +208,7 @@ async fn printed(words: &[String]) -> Result<Secret> {
     {
         return Ok(token);
     }
-    // What it prints is not shown: it may be a token.
+    // Don't show the output: it may be a token.
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     Err(fail(ErrorKind::Unauthenticated)

@@ -21,7 +21,7 @@ use crate::{
     outgoing::{Load, Outgoing, STEP_BYTES},
 };
 
-/// How a body fares while it is sent.
+/// Progress of a body while it is sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch {
     /// Bytes handed to the connection.
@@ -37,7 +37,7 @@ impl Watch {
     }
 }
 
-/// What is sent with a request, of a known length.
+/// A request's body, of a known length.
 pub(crate) struct Sent {
     from: Origin,
     left: u64,
@@ -85,7 +85,7 @@ impl Sent {
         }
     }
 
-    /// The same body behind a gate, which opens when the server wants it.
+    /// Puts the body behind a gate, which opens when the server wants it.
     pub(super) fn held(self) -> (Self, Gate) {
         let (left, watch) = (self.left, self.watch());
         let gate = Gate::hold(self);
@@ -98,7 +98,7 @@ impl Sent {
         (held, gate)
     }
 
-    /// Whether it is still there, and not gone with another connection.
+    /// Returns whether the body is still there, and not gone with another connection.
     pub(super) fn is_there(&self) -> bool {
         match &self.from {
             Origin::Held(waiting) => waiting.gate().holds(),
@@ -106,7 +106,7 @@ impl Sent {
         }
     }
 
-    /// The same body again; a stream can't be had twice.
+    /// Returns the body for a repeated request; a stream can't be had twice.
     pub(crate) fn again(&self) -> Option<Self> {
         match &self.from {
             Origin::Held(waiting) => Some(Self {
@@ -177,7 +177,7 @@ impl Body for Sent {
         }
         let left = self.left;
         let piece = match &mut self.from {
-            // What a gate lets go is no longer held.
+            // A body that passed its gate is no longer held.
             Origin::Held(_) => None,
             Origin::Pieces(pieces) => next_step(pieces),
             Origin::Stream(_) if left == 0 => None,

@@ -1,4 +1,4 @@
-//! Whether the body of an answer is what is stored, and not what somebody on the way made of it.
+//! Checks that the body of an answer is the stored content, unchanged on the way.
 
 use http::{HeaderMap, Response, StatusCode, header};
 
@@ -21,8 +21,8 @@ const STORED_AS: [(&str, &[&str]); 9] = [
 
 const GZIP: &[&str] = &["gz", "tgz", "bgz", "svgz", "gzip"];
 
-/// What servers write into the header though it is no coding: the bytes are those of the file. Uploads leave the last in
-/// what S3 keeps.
+/// Header values that servers write though they are no codings: the bytes are those of the file.
+/// Uploads leave the last in what S3 keeps.
 const NO_CODINGS: [&str; 8] = [
     "",
     "identity",
@@ -89,7 +89,8 @@ pub(crate) fn check_coding(headers: &HeaderMap, path: &[u8], about: &About) -> R
     Ok(())
 }
 
-/// Whether a body is made while it is sent: its length is not known, or Apache marked its version so.
+/// Returns whether a body is generated while it is sent: its length is unknown, or Apache marked
+/// its version so.
 fn is_made_on_the_way(headers: &HeaderMap) -> bool {
     let mut versions = headers.get_all(header::ETAG).iter();
     !headers.contains_key(header::CONTENT_LENGTH)

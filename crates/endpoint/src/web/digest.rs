@@ -1,4 +1,4 @@
-//! What servers say of the bytes they hold.
+//! Digests that servers report of the bytes they hold.
 
 use http::HeaderMap;
 

@@ -14,8 +14,8 @@ use tokio::time::{Sleep, sleep};
 
 use super::Sent;
 
-/// How long a server may think about a body before it gets it unasked: a door asks its pools meanwhile, and a server
-/// that knows nothing of the question costs this once.
+/// Longest wait before a body is sent unasked. A door asks its pools meanwhile; a server that does
+/// not know the question costs this wait once.
 const THOUGHT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,9 @@ enum Step {
     Waiting,
     /// The server wants the body.
     Wanted,
-    /// It said nothing in time, and gets the body.
+    /// The server did not answer in time, and gets the body.
     Unheard,
-    /// It answered without the body.
+    /// The server answered without the body.
     Answered,
 }
 
@@ -37,7 +37,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What holds a body back.
+/// A gate that holds a body back.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate(Arc<Mutex<State>>);
 
@@ -84,17 +84,17 @@ impl Gate {
         state.body.take()
     }
 
-    /// Whether the server said that it wants the body.
+    /// Returns whether the server said that it wants the body.
     pub(super) fn was_wanted(&self) -> bool {
         self.state().step == Step::Wanted
     }
 
-    /// Whether the server let the time pass.
+    /// Returns whether the server let the time pass.
     pub(super) fn was_unheard(&self) -> bool {
         self.state().step == Step::Unheard
     }
 
-    /// Whether there is still something to send.
+    /// Returns whether there is still something to send.
     pub(super) fn holds(&self) -> bool {
         self.state().body.is_some()
     }

@@ -17,29 +17,29 @@ use crate::{
     web::{About, Sent, Web, encode, kind_of_status, read_refusal, read_whole, refused},
 };
 
-/// Where Google gives out tokens.
+/// Address at which Google issues tokens.
 pub(crate) const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
-/// What tokens are asked for: objects may be read and written, access lists not.
+/// Scope of the tokens: objects may be read and written, access lists not.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 
-/// How long an assertion is good for: Google takes no more than an hour.
+/// Lifetime of an assertion: Google accepts no more than an hour.
 const ASSERTED_FOR_S: u64 = 3600;
 
 /// A token is renewed so long before it ends: a request that has it may take a while.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 
-/// How long the service may take.
+/// Longest time the token service may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// What tokens are asked for with.
+/// Account for which tokens are requested.
 pub(crate) struct Account {
     pub grant: Grant,
-    /// Where tokens are given out.
+    /// Address at which tokens are issued.
     pub token_uri: String,
 }
 
-/// What is shown for a token.
+/// Credentials shown for a token.
 pub(crate) enum Grant {
     /// An assertion that a service account signs.
     Signed {
@@ -47,7 +47,7 @@ pub(crate) enum Grant {
         key_id: Option<String>,
         key: Arc<dyn SigningKey>,
     },
-    /// What a person got when logging in.
+    /// Credentials that a person got when logging in.
     Refreshed {
         client_id: String,
         client_secret: Option<Secret>,
@@ -69,7 +69,7 @@ impl Grant {
 pub(crate) struct Token {
     pub secret: Secret,
     pub good_until: Instant,
-    /// What counts instead of the refresh token from now on.
+    /// Refresh token that replaces the previous one from now on.
     pub refresh: Option<Secret>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn fetch(web: &Web, account: &Account, refresh: Option<&Secret>
         ));
     }
     let body = read_whole(body, &about).await?;
-    // What it says is not quoted: it holds the token.
+    // Don't quote the answer: it holds the token.
     let given: Given = serde_json::from_slice(&body).map_err(|_| {
         let error = about.fail(ErrorKind::Unauthenticated);
         error.cause("the answer holds no token")
@@ -146,7 +146,7 @@ fn an_hour() -> u64 {
     3600
 }
 
-/// What a refusal of the service says (RFC 6749, section 5.2).
+/// Returns the reason in a refusal of the service (RFC 6749, section 5.2).
 fn reason(body: &[u8]) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -31,7 +31,7 @@ pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
 /// Longest file without a told length that is read to learn it, in bytes: it is read twice then.
 const COUNTED_BYTES_MAX: u64 = 1 << 30;
 
-/// What is known of ranges: nothing, that there are, that there are none.
+/// States of what is known of ranges: unknown, supported, not supported.
 const UNKNOWN: u8 = 0;
 const RANGES: u8 = 1;
 const NO_RANGES: u8 = 2;
@@ -50,7 +50,7 @@ impl Pages {
         }
     }
 
-    /// Whether reading can start in the middle of a file, as far as is known.
+    /// Returns whether reading can start in the middle of a file, as far as is known.
     pub(crate) fn has_ranges(&self) -> bool {
         self.ranges.load(Relaxed) != NO_RANGES
     }
@@ -140,7 +140,7 @@ impl Pages {
                 }
                 entry_of(&headers, Some(size), about).map(Some)
             }
-            // Of an empty file no byte can be asked for; the answer tells its size.
+            // No byte of an empty file can be asked for; the answer reports its size.
             416 if text_of(headers, "content-range") == Some("bytes */0") => {
                 entry_of(headers, Some(0), about).map(Some)
             }
@@ -251,7 +251,7 @@ fn conditional(call: Call, entry: &Entry) -> Call {
     }
 }
 
-/// Whether an answer is about what `entry` describes, as far as both tell.
+/// Returns whether an answer is about the version that `entry` describes, as far as both tell.
 fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
     let version = text_of(headers, "etag");
     let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
@@ -315,7 +315,8 @@ fn entry_of(headers: &HeaderMap, size: Option<u64>, about: &About) -> Result<Ent
     })
 }
 
-/// Whether the bytes have the MD5 the server tells; a server that tells none can't be wrong.
+/// Returns whether the bytes have the MD5 that the server reports. Without a reported MD5 they
+/// pass.
 fn has_md5(headers: &HeaderMap, data: &[Bytes]) -> bool {
     let Some(wanted) = text_of(headers, "content-md5") else {
         return true;

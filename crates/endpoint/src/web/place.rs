@@ -31,8 +31,8 @@ const REDIRECTS_MAX: u32 = 5;
 /// The longest excerpt of an error page that is told, in characters.
 const EXCERPT_CHARS_MAX: usize = 120;
 
-/// What is known of how a server takes a body: nothing, that it asks for it and writes itself, that
-/// it says nothing before it has it.
+/// States of how a server accepts a body: unknown, it asks for the body and says so itself, it says
+/// nothing before it has the body.
 const UNKNOWN: u8 = 0;
 const WRITES: u8 = 1;
 const SILENT: u8 = 2;
@@ -57,7 +57,7 @@ pub(crate) struct Place {
     thought: AtomicU8,
 }
 
-/// What to ask of a server.
+/// A request to a server.
 pub(crate) struct Call {
     pub method: &'static str,
     /// The path and query of the request.
@@ -65,7 +65,7 @@ pub(crate) struct Call {
     pub headers: Vec<(&'static str, String)>,
     pub body: Sent,
     pub about: About,
-    /// How long the server may work before it answers.
+    /// Longest time the server may work before it answers.
     pub patience: Duration,
 }
 
@@ -173,7 +173,7 @@ impl Place {
         [&self.root, &b"/"[..], path].concat()
     }
 
-    /// Whether the address was written as that of a folder.
+    /// Returns whether the address was written as that of a folder.
     pub(crate) fn is_folder(&self, path: &[u8]) -> bool {
         path.is_empty() && self.slash
     }
@@ -314,8 +314,8 @@ impl Place {
         Ok(request)
     }
 
-    /// Whether a body waits until the server wants it: one that can't be sent twice does wherever
-    /// servers answer, others until it is known that this one writes itself.
+    /// Returns whether a body waits until the server wants it. A body that can't be sent twice
+    /// waits wherever servers answer, others until this server is known to answer itself.
     fn waits(&self, body: &Sent) -> bool {
         match self.thought.load(Relaxed) {
             SILENT => false,
@@ -332,7 +332,7 @@ impl Place {
         }
     }
 
-    /// Whether the credentials are for the server of this address too.
+    /// Returns whether the credentials are for the server of this address too.
     fn is_ours(&self, uri: &Uri) -> bool {
         let Ok(origin) = Uri::try_from(&self.origin) else {
             return false;
@@ -342,7 +342,7 @@ impl Place {
             || (is_as_safe && is_trusted(uri.host().unwrap_or_default(), &self.trusted))
     }
 
-    /// As [`Place::send`], but only for an answer that means success.
+    /// Sends a request as [`Place::send`] does, but returns only an answer that means success.
     ///
     /// # Errors
     /// What the server refuses, by its status.
@@ -372,7 +372,7 @@ impl Place {
     }
 }
 
-/// What a server is shown.
+/// Credentials for a server.
 enum Credentials {
     None,
     Password(HeaderValue),

@@ -1,4 +1,4 @@
-//! What answers mean.
+//! Meanings of answers.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub(crate) fn refused(
     }
 }
 
-/// When the server wants to be asked again (RFC 9110, section 10.2.3).
+/// Returns the pause after which the server wants to be asked again (RFC 9110, section 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text_of(headers, "retry-after")?.trim();
     let pause = match text.parse() {

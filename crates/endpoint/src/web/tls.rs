@@ -19,7 +19,7 @@ pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig> {
     client_config_of(DEFAULT_VERSIONS, ca_file)
 }
 
-/// The same with certain versions of TLS alone.
+/// Returns the client configuration for certain versions of TLS alone.
 ///
 /// # Errors
 /// As [`client_config`].
@@ -40,7 +40,7 @@ fn trusting(
     Ok(config.with_root_certificates(roots))
 }
 
-/// The same for whoever speaks to one server that is no store, and shows it no certificate.
+/// Returns the configuration for a client of one server that is no store. It shows no certificate.
 ///
 /// # Errors
 /// As [`web_trust`].
@@ -48,8 +48,8 @@ pub fn web_tls(is_spoken: bool, ca_file: Option<&Path>) -> Result<ClientConfig> 
     Ok(web_trust(is_spoken, ca_file)?.with_no_client_auth())
 }
 
-/// The same before it is said with which certificate a client shows who it is. Where no TLS is spoken nobody needs certificates, and
-/// there may be none.
+/// Returns the configuration's builder before the client's certificate is chosen. If no TLS is
+/// spoken, no certificates are needed, and there may be none.
 ///
 /// # Errors
 /// As [`trusted_roots`].

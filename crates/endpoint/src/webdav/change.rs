@@ -12,7 +12,8 @@ use crate::{
     web::{About, Call, drain, kind_of_status, read_refusal},
 };
 
-/// Whether what was asked for may have been done all the same: the answer was lost, or that of a gateway that did not wait for it.
+/// Returns whether a change may have happened although its request failed: the answer was lost, or
+/// came from a gateway that did not wait for the server's.
 pub(super) fn is_lost(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -20,7 +21,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     )
 }
 
-/// What tells a version of a file from another.
+/// Returns the facts that distinguish versions of a file.
 fn told(there: &Entry) -> (Option<&str>, Option<FileTime>, Option<FileTime>) {
     (there.version.as_deref(), there.mtime, there.stored)
 }
@@ -71,7 +72,7 @@ impl Shelf {
         let is_taken = match &first {
             // 412: something has the name.
             Err(error) if error.kind() == ErrorKind::Changed => true,
-            // That may be what was not heard.
+            // The change whose answer was lost may have caused this.
             Err(_) if was_lost => {
                 let moved = self.has_moved(partial, full, size, None).await;
                 !moved.unwrap_or(true)
@@ -98,7 +99,7 @@ impl Shelf {
                 Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
                 // Nobody else knows the hidden name: it was moved, whatever was said of that.
                 None if there.as_ref().is_some_and(|it| is_file_of(it, size)) => return Ok(()),
-                // What has the name may be ours: an earlier answer was lost.
+                // The file at this name may be ours: an earlier answer was lost.
                 None => was_lost = true,
             }
             self.command(moved("T")).await
@@ -116,7 +117,7 @@ impl Shelf {
                     {
                         return Ok(());
                     }
-                    // One that has only taken note of it does it later.
+                    // A server that has only accepted the request carries it out later.
                     if status != StatusCode::ACCEPTED {
                         break;
                     }
@@ -136,7 +137,8 @@ impl Shelf {
         }
     }
 
-    /// Whether what was under the hidden name, which nobody else knows, has its own now, and not what it was to replace.
+    /// Returns whether the file under the hidden name, which nobody else knows, has its own name
+    /// now and replaced what was there.
     async fn has_moved(
         &self,
         partial: &[u8],

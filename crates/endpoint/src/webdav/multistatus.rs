@@ -1,4 +1,4 @@
-//! What PROPFIND answers (RFC 4918, section 14), read while it comes: a folder of any size costs
+//! Answers to PROPFIND (RFC 4918, section 14), read while they arrive: a folder of any size costs
 //! no more memory than one page of it.
 
 use http::StatusCode;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Kind, dates, endpoint::Entry, web::decode};
 
-/// What is asked for.
+/// Body of a PROPFIND request: the properties asked for.
 pub(super) const QUESTION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
     <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/>\
     </prop></propfind>";
@@ -17,13 +17,13 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Deserialize)]
 struct Response {
     href: String,
-    /// What became of it, where nothing is told about it.
+    /// Status of the element, where nothing is reported about it.
     status: Option<String>,
     #[serde(default, rename = "propstat")]
     propstats: Vec<PropStat>,
 }
 
-/// What one element tells.
+/// Facts in one element.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub path: Vec<u8>,
@@ -83,7 +83,7 @@ impl Cutter {
         Some(read)
     }
 
-    /// Whether the document has ended, once nothing more comes.
+    /// Returns whether the document has ended, once nothing more arrives.
     pub(super) fn has_ended(&self) -> bool {
         const NAME: &[u8] = b"multistatus";
         let mut from = 0;
@@ -103,7 +103,7 @@ impl Cutter {
         false
     }
 
-    /// Where the first whole element is.
+    /// Finds the first whole element.
     fn find(&mut self) -> Option<(usize, usize)> {
         const NAME: &[u8] = b"response>";
         let mut from = self.searched;
@@ -122,7 +122,7 @@ impl Cutter {
         None
     }
 
-    /// Where the element's own tag begins; before it may be the head of the document.
+    /// Finds where the element's own tag begins; the head of the document may precede it.
     fn start_of(&self, head: &[u8]) -> usize {
         let mut from = 0;
         while let Some(found) = find(&head[from..], b"response") {
@@ -140,7 +140,7 @@ impl Cutter {
     }
 }
 
-/// How long the namespace's prefix at the end of `head` is, with its colon.
+/// Returns the length of the namespace's prefix at the end of `head`, with its colon.
 fn tag_prefix(head: &[u8]) -> usize {
     let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
     head.iter().rev().take_while(is_name).count()
@@ -202,7 +202,8 @@ fn code_of(line: &str) -> Option<StatusCode> {
     StatusCode::from_bytes(code.as_bytes()).ok()
 }
 
-/// What was refused of a change, in an answer about several things (RFC 4918, section 13): the path and the status.
+/// Returns the path and the status of a refused change, in an answer about several resources (RFC
+/// 4918, section 13).
 pub(super) fn refused_member(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
     let mut cutter = Cutter::default();
     cutter.add(answer);

@@ -23,21 +23,21 @@ use crate::{
     web::{About, Call, Sent, drain, stream, text_of, told_adler32},
 };
 
-/// What is smaller is written without a note: that takes as long as sending it.
+/// Least size of a file whose upload is noted: noting a smaller one takes as long as sending it.
 const NOTED_BYTES_MIN: u64 = 1 << 20;
 
-/// What is written, until it has its name.
+/// An upload under a hidden name, until it gets its own.
 pub(super) struct Hidden {
-    /// Where it lies.
+    /// Path of the unfinished copy.
     pub(super) partial: Vec<u8>,
-    /// What is said of it.
+    /// Request description for errors.
     about: About,
     /// By what the next run finds it.
     note: Option<Ledger>,
 }
 
 impl Hidden {
-    /// It has its own name, or is no more.
+    /// Notes that the file has its own name, or is gone.
     pub(super) fn is_done(&self) {
         if let Some(note) = &self.note {
             note.remove();
@@ -51,7 +51,7 @@ fn partial_of(full: &[u8], origin: &str, word: &str) -> Vec<u8> {
     [parent_of(full), b"/", &name].concat()
 }
 
-/// What the answer to a write tells.
+/// Facts in the answer to a write.
 struct Taken {
     /// The Adler-32 of what was stored.
     adler: Option<u32>,
@@ -63,7 +63,7 @@ struct Taken {
 pub(super) struct Tally {
     summer: Summer,
     len: u64,
-    /// What servers may tell of what they stored, as long as this one does.
+    /// Checksums that servers may report of what they stored, as long as this one does.
     adler: Option<Adler32>,
 }
 
@@ -93,7 +93,7 @@ impl Shelf {
         }
     }
 
-    /// Where it is noted what is written to a file from one source.
+    /// Returns the path of the note on what is written to a file from one source.
     fn note_path(&self, full: &[u8], origin: &str) -> PathBuf {
         let file = [self.place().origin().as_bytes(), b"\n", full].concat();
         let name = [&file[..], b"\n", origin.as_bytes()].concat();
@@ -239,7 +239,7 @@ impl Shelf {
         })
     }
 
-    /// Whether the server is nginx, by any of its answers.
+    /// Returns whether the server is nginx, by any of its answers.
     async fn is_nginx(&self) -> Result<bool> {
         if self.is_nginx.get().is_none() {
             self.look_at(&self.place().full(b"")).await?;
