@@ -32,7 +32,7 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The bytes of one range, in order.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
-/// What lies at a path.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Bytes.
@@ -45,23 +45,23 @@ pub enum Kind {
     Special,
 }
 
-/// What an endpoint says about one path.
+/// Facts of an endpoint about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The last component; empty for the root.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Bytes of a file.
     pub size: u64,
-    /// When its content last changed, where a listing tells.
+    /// Last change of its content, where a listing reports it.
     pub mtime: Option<FileTime>,
-    /// When the store took it, where a listing tells that rather than the file's own time: for
-    /// people to read, never to compare files by.
+    /// Time at which the store accepted it, where a listing reports that rather than the file's own
+    /// time: for people to read, never to compare files by.
     pub stored: Option<FileTime>,
     /// Permission bits (`07777`), where known.
     pub mode: Option<u32>,
-    /// What the store itself calls this version (an ETag).
+    /// Store's own name of this version (an ETag).
     pub version: Option<Box<str>>,
 }
 
@@ -84,7 +84,7 @@ impl Entry {
 /// A small file, read whole.
 #[derive(Debug)]
 pub struct Whole {
-    /// As it was when read.
+    /// Entry as it was when read.
     pub entry: Entry,
     /// Its bytes, in order.
     pub data: Vec<Bytes>,
@@ -95,9 +95,9 @@ pub struct Whole {
 /// A small file on its way, whole in memory.
 #[derive(Debug)]
 pub struct Parcel {
-    /// Where it goes.
+    /// Destination path.
     pub path: Vec<u8>,
-    /// What is kept of it.
+    /// Attributes to keep.
     pub spec: FileSpec,
     /// Its bytes, in order.
     pub data: Vec<Bytes>,
@@ -108,7 +108,7 @@ pub struct Parcel {
 /// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LentSegment {
-    /// What the writer said. Never a secret.
+    /// Token from the writer. Never a secret.
     pub token: String,
     /// Which one it is.
     pub index: u64,
@@ -116,7 +116,7 @@ pub struct LentSegment {
     pub range: Range<u64>,
 }
 
-/// What must hold of a path for a write to it to happen.
+/// Condition on a path for a write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing is there.
@@ -131,14 +131,14 @@ pub trait Listing: Send {
     /// temporary error the same call may be made again, and fails again where it can't go on.
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>>;
 
-    /// Where the listing stands behind the last page, for [`Endpoint::list_on`]; `None` where a
-    /// listing can only be started anew.
+    /// Returns the position behind the last page, for [`Endpoint::list_on`]; `None` where a listing
+    /// can only be started anew.
     fn mark(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Whether its requests are held to the profile's caps where they are made, because one page
-    /// takes several of them or none.
+    /// Returns whether the listing holds its requests to the profile's caps itself, because one
+    /// page takes several of them or none.
     fn counts_itself(&self) -> bool {
         false
     }
@@ -146,11 +146,12 @@ pub trait Listing: Send {
 
 /// A file open for ranged reads.
 pub trait Reader: Send + Sync {
-    /// As it was when opened.
+    /// Returns the entry as it was when opened.
     fn entry(&self) -> &Entry;
-    /// What the store says the whole file's checksum is.
+    /// Returns the store's checksum of the whole file.
     fn checksum(&self) -> Option<Checksum>;
-    /// The same, or the other checksum that the store keeps: for [`Compared`](crate::Compared).
+    /// Returns the store's checksum, of either kind that it keeps: for
+    /// [`Compared`](crate::Compared).
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
@@ -183,13 +184,15 @@ pub trait Writer: Send + Sync {
         Box::pin(async { None })
     }
 
-    /// As [`Writer::finish`], but waits for segments on their way. Failed, it may be finished later.
+    /// Finishes as [`Writer::finish`] does, but waits for segments on their way. If it fails, it
+    /// may be called later.
     fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
         self.finish(whole)
     }
 
-    /// Where segment `index` starts. Files of unknown length may be cut into segments that grow, so
-    /// that few of them reach far; no segment is smaller than [`Writer::segment_size`] but the last.
+    /// Returns the start of segment `index`. Files of unknown length may be cut into segments that
+    /// grow, so that few of them reach far. Only the last segment is smaller than
+    /// [`Writer::segment_size`].
     fn segment_start(&self, index: u64) -> u64 {
         index.saturating_mul(self.segment_size())
     }
@@ -210,8 +213,8 @@ pub trait Writer: Send + Sync {
         Box::pin(async { Ok(false) })
     }
 
-    /// What other processes with the same credentials must know to write segments of this file, by
-    /// [`Endpoint::write_lent`]. Never a secret. `None` where none can.
+    /// Returns the token with which other processes with the same credentials write segments of
+    /// this file, by [`Endpoint::write_lent`]. Never a secret. `None` if none can.
     fn lend(&self) -> Option<String> {
         None
     }
@@ -226,8 +229,8 @@ pub trait Writer: Send + Sync {
             .cause("it was not lent to anybody"))
     }
 
-    /// What another machine must know to go on with the unfinished file, for [`Endpoint::adopt`].
-    /// Never a secret. `None` where nothing is kept on this one.
+    /// Returns the note with which another machine continues the unfinished file, for
+    /// [`Endpoint::adopt`]. Never a secret. `None` if nothing is kept on this machine.
     fn note(&self) -> Option<String> {
         None
     }
@@ -235,11 +238,12 @@ pub trait Writer: Send + Sync {
 
 /// A protocol, a root and the credentials to reach it.
 pub trait Endpoint: Send + Sync {
-    /// What it can do.
+    /// Returns the capabilities.
     fn capabilities(&self) -> Capabilities;
     /// The address of `path` for people. Never a secret.
     fn show(&self, path: &[u8]) -> String;
-    /// What lies at `path`; `None` when nothing does. A final symbolic link is followed if asked.
+    /// Returns the entry at `path`; `None` when nothing is there. A final symbolic link is followed
+    /// if asked.
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>>;
     /// Starts to list the directory at `path`.
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>>;
@@ -247,7 +251,7 @@ pub trait Endpoint: Send + Sync {
     fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>>;
     /// Opens a file for ranged reads.
     fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>>;
-    /// Where the symbolic link at `path` points.
+    /// Returns the target of the symbolic link at `path`.
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>>;
     /// Why nothing can be written, of what is only read from.
     fn read_only(&self, path: &[u8]) -> Error {
@@ -441,7 +445,7 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("hand out", self.show(path))) })
     }
 
-    /// What files arrived without so far, because it is refused here.
+    /// Counts what files arrived without so far, because it is refused here.
     fn unkept(&self) -> Unkept {
         Unkept::default()
     }
@@ -462,7 +466,7 @@ pub trait Endpoint: Send + Sync {
         None
     }
 
-    /// Where `path` is within the realm.
+    /// Returns the location of `path` within the realm.
     fn locate(&self, path: &[u8]) -> Vec<u8> {
         path.to_vec()
     }
@@ -472,13 +476,15 @@ pub trait Endpoint: Send + Sync {
         self.realm()
     }
 
-    /// Where `path` lies in the system, whatever links lead there, as far as the other side tells. Its end need not be there yet.
+    /// Resolves `path` in the system, whatever links lead there, as far as the other side reports.
+    /// Its end need not be there yet.
     fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async move { Ok(self.locate(path)) })
     }
 
-    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Where the file system behind
-    /// decides that, it is learnt once for each, by a file that is made and removed there.
+    /// Returns the step in which times are kept at `path`, in nanoseconds; `None` if none can be
+    /// set. If the file system behind decides that, it is learnt once for each, by a file that is
+    /// made and removed there.
     fn learn_time_step_ns<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async { Ok(self.capabilities().mtime_step_ns) })
     }

@@ -4,7 +4,7 @@ use std::{error, fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 
 use rustix::io::Errno;
 
-/// What went wrong, as far as a caller decides by it.
+/// Kind of an error, as far as a caller decides by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Changed,
     /// Something is in the way at the destination, or a lock is held.
     Conflict,
-    /// What was asked makes no sense: a bad URL, an unknown scheme, a malformed request.
+    /// The request makes no sense: a bad URL, an unknown scheme, a malformed request.
     Invalid,
     /// This endpoint can't do that.
     Unsupported,
@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Other,
 }
 
-/// Whether trying again can help.
+/// Retryability of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
     /// The same request will fail again.
@@ -47,14 +47,14 @@ pub enum Status {
     Temporary,
 }
 
-/// Where it went wrong.
+/// Place of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Locus {
-    /// Where bytes come from.
+    /// End that bytes come from.
     Source,
     /// Between the two ends.
     Network,
-    /// Where bytes go.
+    /// End that bytes go to.
     Destination,
     /// Here: configuration, arguments, our own code.
     Client,
@@ -77,7 +77,7 @@ pub struct Error {
     retry_after_ms: Option<NonZeroU32>,
 }
 
-/// What the hands return.
+/// Result of the hands.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -111,7 +111,7 @@ impl Error {
         }
     }
 
-    /// The same about what people call otherwise.
+    /// Returns the error about a subject that people call otherwise.
     #[must_use]
     pub fn about(self, subject: impl Into<String>) -> Self {
         let subject = subject.into();
@@ -128,7 +128,8 @@ impl Error {
         }
     }
 
-    /// That nobody can listen at an address; `another` says how another one is named.
+    /// Returns the error if nobody can listen at an address; `another` says how to name another
+    /// one.
     pub fn listening(address: SocketAddr, cause: io::Error, another: &str) -> Self {
         let why = if cause.kind() == io::ErrorKind::PermissionDenied {
             "ports below 1024 are root's: "
@@ -147,7 +148,7 @@ impl Error {
         self
     }
 
-    /// The same as another kind of error, which decides whether a retry can help.
+    /// Returns the error as another kind, which decides whether a retry can help.
     #[must_use]
     pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
         let status = Self::new(kind, self.operation, String::new()).status;
@@ -196,7 +197,8 @@ impl Error {
         self
     }
 
-    /// The same error for somebody else who waited for the same: its cause is kept as the system's number, or as text.
+    /// Copies the error for another caller that waited for the same. Its cause is kept as the
+    /// system's number, or as text.
     #[must_use]
     pub fn retold(&self) -> Self {
         let retell = |cause: &(dyn error::Error + Send + Sync + 'static)| {
@@ -219,23 +221,24 @@ impl Error {
         }
     }
 
-    /// When to try again, where the other side said so.
+    /// Returns the pause before a retry, if the other side requested one.
     pub fn pause(&self) -> Option<Duration> {
         self.retry_after_ms
             .map(|pause_ms| Duration::from_millis(pause_ms.get().into()))
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether trying again can help.
+    /// Returns whether trying again can help.
     pub fn is_temporary(&self) -> bool {
         self.status == Status::Temporary
     }
 
-    /// Whether all else would end so at the same destination: it is full, or can't be written at all.
+    /// Returns whether everything else would fail so at the same destination: it is full, or can't
+    /// be written at all.
     pub fn concerns_everything(&self) -> bool {
         let cause = std::error::Error::source(self);
         let cause = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
@@ -243,7 +246,7 @@ impl Error {
             || cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
     }
 
-    /// Where it went wrong.
+    /// Returns the place of the error.
     pub fn locus(&self) -> Locus {
         self.locus
     }
@@ -253,12 +256,12 @@ impl Error {
         &self.context
     }
 
-    /// What was being done: a verb.
+    /// Returns the failed operation: a verb.
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What it was done to.
+    /// Returns the subject of the operation.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -271,7 +274,7 @@ impl Error {
         }
     }
 
-    /// What to try, where somebody said so.
+    /// Returns the hint, if there is one.
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -297,19 +300,19 @@ impl Error {
     }
 }
 
-/// That an endpoint can't do that.
+/// Returns the error for an operation that an endpoint lacks.
 pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, operation, subject)
         .cause("this endpoint can't")
         .hint("`posthaste endpoints` shows what each one can")
 }
 
-/// What the operating system of a server said of one file, as it told it.
+/// Returns the error that a server's operating system reported of one file.
 pub(crate) fn server_says(message: &str) -> io::Error {
     io::Error::other(format!("the server says: {message}"))
 }
 
-/// What to try about what the system says, where that is the same for all files.
+/// Returns the hint for a system error, if it is the same for all files.
 fn hint_of_io(operation: &str, cause: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(cause)? {
         Errno::INVAL if matches!(operation, "write" | "make directory") => {
@@ -390,7 +393,7 @@ impl error::Error for Error {
     }
 }
 
-/// That an endpoint has no symbolic links.
+/// Returns the error for an endpoint without symbolic links.
 pub(crate) fn no_links(subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, "make link", subject)
         .cause("no symbolic links can be there")

@@ -1,10 +1,10 @@
-//! What is to be kept of a file, and by what an unfinished copy of it is known.
+//! Attributes to keep of a file, and the identity of an unfinished copy of it.
 
 use std::sync::Arc;
 
 use crate::FileTime;
 
-/// What a destination is to keep of a file beside its bytes, and whom it came from.
+/// Attributes that a destination is to keep of a file beside its bytes, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSpec {
     /// Bytes.
@@ -35,7 +35,8 @@ impl FileSpec {
         blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
 
-    /// The same for a file of unknown length, which is found again whatever its length is.
+    /// Returns the specification for a file of unknown length, which is found again whatever its
+    /// length is.
     pub(crate) fn open_ended(&self) -> Self {
         Self {
             size: 0,

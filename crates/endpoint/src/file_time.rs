@@ -12,7 +12,7 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// Whether both fall into one step of `step_ns`: stores keep different precisions.
+    /// Returns whether both fall into one step of `step_ns`: stores keep different precisions.
     #[must_use]
     pub fn agrees(self, other: Self, step_ns: u32) -> bool {
         let (early, late) = match self.cmp(&other) {

@@ -56,16 +56,16 @@ use writer::FtpWriter;
 /// Files up to this size are written whole.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
 
-/// Where `ftp://` and `ftps://` with AUTH TLS listen.
+/// Port of `ftp://`, and of `ftps://` with AUTH TLS.
 const PORT: u16 = 21;
 
-/// Where `ftps://` listens that is protected from the first byte.
+/// Port of `ftps://` that is protected from the first byte.
 const IMPLICIT_PORT: u16 = 990;
 
 /// Files below a root on an FTP server.
 pub struct Ftp {
     remote: Arc<Remote>,
-    /// What was learnt of its clock.
+    /// Step of the server's clock, once learnt.
     step_ns: OnceCell<Option<u32>>,
 }
 
@@ -114,7 +114,7 @@ impl Ftp {
     }
 }
 
-/// Where to log in, how protected, and as whom.
+/// Returns the host to log in to, its protection, and the user.
 fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
     let profile = chosen.and_then(|chosen| chosen.ours.as_ref());
     let is_ftps = server.protocol == Protocol::Ftps;
@@ -177,7 +177,7 @@ impl Remote {
             Err(error) if error.kind() == ErrorKind::Changed => {}
             Err(error) => return Err(error),
         }
-        // It changed since it was listed: now, or before it was read.
+        // The file changed since it was listed: now, or before it was read.
         let before = self.stat(&full).await?.ok_or_else(|| self.missing(&full))?;
         let found = self.read_whole(&full, &before).await?;
         if is_same(&found.entry, &before) {
@@ -228,7 +228,7 @@ impl Remote {
         let partial = self.partial(full, &new_word());
         let stored = self.store(&partial, full, spec, data, sum).await;
         if stored.is_err() {
-            // Of no use: a small file is written anew.
+            // The copy is useless: a small file is written anew.
             let _ = self.ask("DELE", &partial).await;
         }
         stored
@@ -259,7 +259,7 @@ impl Remote {
     }
 }
 
-/// What it can do, at servers that know REST, MFMT and UNIX.mode.
+/// Capabilities at servers that know REST, MFMT and UNIX.mode.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     ranges: true,

@@ -6,7 +6,7 @@ pub fn azure_listing(data: &[u8]) {
     crate::azure::try_listing(data);
 }
 
-/// What an FTP server says, line by line: answers, features, ports and entries.
+/// Lines of an FTP server: answers, features, ports and entries.
 pub fn ftp_reply(data: &[u8]) {
     crate::ftp::try_lines(data);
 }
@@ -21,7 +21,7 @@ pub fn html_index(data: &[u8]) {
     crate::site::try_index(data);
 }
 
-/// What comes from a host that runs posthaste; the first byte says in which steps it comes.
+/// Bytes from a host that runs posthaste; the first byte says in which steps they arrive.
 pub fn peer_wire(data: &[u8]) {
     crate::peer::try_frames(data);
 }

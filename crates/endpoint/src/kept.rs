@@ -12,21 +12,21 @@ use serde_json::{Map, Value};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Where its form stands in it.
+/// Name of the field that holds the file's form.
 const VERSION: &str = "version";
 
 /// A file, and what people are told of it.
 #[derive(Debug)]
 pub struct KeptFile {
-    /// Where it lies; what is being written lies beside it as `.new`.
+    /// Path of the file; a version being written lies beside it as `.new`.
     pub path: PathBuf,
     /// The form of what is in it. Another one is not read.
     pub version: u64,
     /// More is not read.
     pub bytes_max: u64,
-    /// What reading it is: a verb and what for.
+    /// Operation that errors of reading name: a verb and its purpose.
     pub operation: &'static str,
-    /// What to try when it makes no sense.
+    /// Hint if the content makes no sense.
     pub hint: &'static str,
 }
 

@@ -24,14 +24,14 @@ const LEDGER_BYTES_MAX: u64 = 80_000_000;
 /// Longest receipt of a store that is noted.
 const RECEIPT_BYTES_MAX: usize = 512;
 
-/// What an unfinished copy is a copy of, and how it is cut.
+/// Identity of an unfinished copy's source, and its segment size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     /// [`crate::FileSpec::identity`].
     pub identity: String,
     /// Bytes of each segment but the last.
     pub segment_size: u64,
-    /// What the store calls the unfinished copy (an upload id); `-` when it has no name.
+    /// Store's name for the unfinished copy (an upload id); `-` if it has no name.
     pub token: String,
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Head {
 pub(crate) struct Kept {
     pub index: u64,
     pub checksum: Checksum,
-    /// What the store answered (an ETag); `-` when nothing.
+    /// Store's answer (an ETag); `-` if none.
     pub receipt: String,
 }
 
 impl Kept {
-    /// Whether a line can hold it.
+    /// Returns whether a line can hold it.
     pub(crate) fn can_be_noted(&self) -> bool {
         let is_plain = self.receipt.bytes().all(|byte| byte.is_ascii_graphic());
         is_plain && (1..=RECEIPT_BYTES_MAX).contains(&self.receipt.len())
@@ -69,14 +69,16 @@ impl Ledger {
         Some((head, kept))
     }
 
-    /// As [`Ledger::load`], of a ledger that is `owner`'s file, in a folder that others may write to.
+    /// Loads as [`Ledger::load`] does, if the ledger is `owner`'s file, in a folder that others may
+    /// write to.
     pub(crate) fn load_of(path: &Path, owner: u32) -> Option<(Head, Vec<Kept>)> {
         let found = fs::symlink_metadata(path).ok()?;
         let is_theirs = found.is_file() && found.uid() == owner && found.nlink() <= 1;
         is_theirs.then(|| Self::load(path))?
     }
 
-    /// As [`Ledger::start`], in a folder that others may write to: what is there is not written to but loses its name.
+    /// Starts as [`Ledger::start`] does, in a folder that others may write to: a present file loses
+    /// its name and is not written to.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] and [`io::ErrorKind::PermissionDenied`] where it is another's and stays; the system's.
@@ -130,7 +132,7 @@ impl Ledger {
         fs::write(path, note)
     }
 
-    /// What it says, for [`Ledger::adopt`] elsewhere.
+    /// Returns the ledger's text, for [`Ledger::adopt`] elsewhere.
     pub(crate) fn note(&self) -> Option<String> {
         fs::read_to_string(&self.path).ok()
     }
@@ -174,7 +176,7 @@ impl Claim {
     pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Where there are no locks, two have the same name only for the same bytes.
+            // Without locks, two copies have the same name only for the same bytes.
             Ok(()) | Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(cause) => return Err(cause.into()),
@@ -189,12 +191,12 @@ impl Claim {
         }))
     }
 
-    /// As [`Ledger::load`].
+    /// Loads as [`Ledger::load`] does.
     pub(crate) fn load(&self) -> Option<(Head, Vec<Kept>)> {
         Ledger::load(&self.path)
     }
 
-    /// As [`Ledger::start`].
+    /// Starts as [`Ledger::start`] does.
     pub(crate) fn start(self, head: &Head, kept: &[Kept]) -> io::Result<Ledger> {
         Ledger::begin(self.path, self.file, head, kept)
     }

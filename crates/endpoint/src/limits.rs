@@ -38,7 +38,7 @@ const NO_CAP: usize = 1 << 24;
 /// Most bytes that wait for the rate together: streams take turns of this size.
 const TURN_BYTES: u64 = 128 << 10;
 
-/// What a profile allows; `None` is no cap.
+/// Caps of a profile; `None` is no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caps {
     /// Most requests under way at once.
@@ -146,8 +146,8 @@ impl Limits {
         }
     }
 
-    /// As [`Limits::enter`], for a request that sends `body`, which is taken in whole where it must
-    /// be: also when that comes to be while this waits.
+    /// Waits as [`Limits::enter`] does, for a request that sends `body`. Reads the body into memory
+    /// first if it must, also if that becomes necessary during the wait.
     async fn enter_with(&self, body: ByteStream, bytes: u64) -> Result<(Pass, ByteStream)> {
         let mut changed = pin!(self.state.changed.notified());
         loop {
@@ -164,8 +164,8 @@ impl Limits {
         }
     }
 
-    /// Whether bodies must be taken in whole before a place is asked for: both what is read and
-    /// what is written may count here, and each place be taken by a stream that waits for a write.
+    /// Returns whether bodies must be read into memory before a place is requested. Reads and
+    /// writes may both count here, and streams that wait for a write could hold every place.
     fn takes_bodies_whole(&self) -> bool {
         self.state.ends.load(Relaxed) > 1 && self.caps().connections_max.is_some()
     }
@@ -230,7 +230,7 @@ mod tests {
             drop(place);
             Ok(Bytes::from_static(b"all"))
         });
-        // As in the middle of `set`: no more places, and the cap not yet told.
+        // Same state as in the middle of `set`: no more places, and the cap not yet reported.
         limits.state.places.set(1);
         let mut entering = Box::pin(limits.enter_with(Box::pin(body), 3));
         assert!((&mut entering).now_or_never().is_none());

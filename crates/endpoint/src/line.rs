@@ -41,7 +41,8 @@ pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 /// round trips are over, in which it would send less.
 const BULK_BYTES: usize = 384 << 10;
 
-/// The same where nobody said what it is: more than a bundle of small files.
+/// Bytes without an answer after which data of unknown kind may get BBR: more than a bundle of
+/// small files.
 const UNTOLD_BULK_BYTES: usize = 4 << 20;
 
 /// The kernel is asked about a connection every so many bytes.
@@ -51,7 +52,8 @@ const ASK_EVERY_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct Fleet {
     mind: Mutex<fleet::Fleet>,
-    /// What [`fleet::Fleet::thinned`] and [`fleet::Fleet::is_lossy`] say, for who can't wait.
+    /// Copies of [`fleet::Fleet::thinned`] and [`fleet::Fleet::is_lossy`], for readers that can't
+    /// wait.
     thinned: AtomicU64,
     is_lossy: AtomicBool,
 }
@@ -101,23 +103,23 @@ impl Fleets {
     }
 }
 
-/// Whether the kernel offers BBR.
+/// Returns whether the kernel offers BBR.
 pub(crate) fn has_bbr() -> bool {
     kernel::has_bbr()
 }
 
-/// Who sets the pace of a connection.
+/// Party that sets the pace of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     Kernel,
     Bbr,
 }
 
-/// What is special about a connection over distance.
+/// State of a connection over distance.
 #[derive(Debug)]
 struct Far {
     fleet: Arc<Fleet>,
-    /// Whether large requests are bulk data as soon as that shows.
+    /// Set if large requests are bulk data as soon as that shows.
     is_bulk: Arc<AtomicBool>,
     pace: Pace,
     is_sending: bool,
@@ -125,9 +127,9 @@ struct Far {
     sent: usize,
     /// Bytes since the kernel was asked.
     unasked: usize,
-    /// What it said.
+    /// Kernel's last answer.
     health: Health,
-    /// What [`Fleet::thinned`] was when the estimate began.
+    /// Value of [`Fleet::thinned`] when the estimate began.
     thinned: u64,
 }
 
@@ -151,7 +153,7 @@ impl Line {
         }
     }
 
-    /// The same, where a proxy that reads the requests is at its other end.
+    /// Notes that a proxy that reads the requests is at the connection's other end.
     pub(crate) fn through_proxy(self) -> Self {
         Self {
             through_proxy: true,

@@ -1,4 +1,4 @@
-//! Who came to a port and has not shown yet that they belong there.
+//! Connections to a port whose clients have not authenticated yet.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,7 +22,7 @@ use crate::descriptors_max;
 const GUESTS_SHARE: u64 = 8;
 const GUESTS_MIN: usize = 16;
 const GUESTS_MAX: usize = 512;
-/// What a client needs at most to say what it wants, where many come.
+/// Longest time a client needs to state its request, if many come.
 const GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept, which means that the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{Error, ErrorKind, Result};
 
-/// Where a source or destination is.
+/// Location of a source or destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A path on this machine.
@@ -60,7 +60,7 @@ pub enum Location {
     Plugin {
         /// The scheme.
         scheme: String,
-        /// What follows `scheme://`.
+        /// Text after `scheme://`.
         rest: Vec<u8>,
     },
 }
@@ -74,7 +74,7 @@ pub enum Store {
     Gcs,
 }
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// `http://`: to read from.
@@ -108,12 +108,12 @@ impl Protocol {
         }
     }
 
-    /// Whether all goes over TLS.
+    /// Returns whether all traffic goes over TLS.
     pub(crate) const fn has_tls(self) -> bool {
         matches!(self, Self::Https | Self::WebDavs | Self::Ftps)
     }
 
-    /// Whether anybody on the way can read what is sent, credentials too.
+    /// Returns whether anybody on the way can read the traffic, credentials included.
     pub(crate) const fn is_plain(self) -> bool {
         matches!(self, Self::Http | Self::WebDav | Self::Ftp)
     }
@@ -122,7 +122,7 @@ impl Protocol {
 /// A path on a server, `scheme://user@host:port/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What it speaks.
+    /// Protocol of the server.
     pub protocol: Protocol,
     /// The user, where the address names one.
     pub user: Option<String>,
@@ -134,7 +134,7 @@ pub struct Server {
     pub path: Vec<u8>,
     /// An `http` address whose path was written with a slash at its end: it is asked for so.
     pub slash: bool,
-    /// What follows `?` in an `http` address, as written: often a signature, and so a secret.
+    /// Text after `?` in an `http` address, as written: often a signature, and so a secret.
     pub query: Option<String>,
 }
 
@@ -272,8 +272,8 @@ impl Location {
         })
     }
 
-    /// What [`crate::Capabilities::scheme`] says of the endpoint that opens this; `None` where a
-    /// plug-in does.
+    /// Returns the [`crate::Capabilities::scheme`] of the endpoint that opens this; `None` for a
+    /// plug-in.
     pub(crate) fn scheme(&self) -> Option<&'static str> {
         Some(match self {
             Self::Local(_) => "file",
@@ -332,7 +332,8 @@ pub fn shown_address(text: &OsStr) -> String {
     }
 }
 
-/// Where the password is in `user:password@host/path`. It may have slashes itself, as keys of stores do.
+/// Finds the password in `user:password@host/path`. It may have slashes itself, as keys of stores
+/// do.
 fn password_in(rest: &str) -> Option<Range<usize>> {
     let authority = rest.split('/').next().unwrap_or_default();
     let colon = authority.find(':')?;
@@ -399,7 +400,7 @@ impl Authority {
     }
 }
 
-/// Where a host ends in `user@host:…`. One in brackets, an address of IPv6, has colons of its own.
+/// Finds the end of the host in `user@host:…`. An IPv6 address in brackets has colons of its own.
 fn colon_behind_host(head: &[u8]) -> Option<usize> {
     let first = head.iter().position(|&byte| byte == b':')?;
     let at = head[..first].iter().position(|&byte| byte == b'@');
@@ -408,7 +409,7 @@ fn colon_behind_host(head: &[u8]) -> Option<usize> {
         return Some(first);
     }
     let end = head.iter().position(|&byte| byte == b']')?;
-    // What stands between the bracket and the colon makes no host, which is said when it is read as one.
+    // Text between the bracket and the colon makes no host; the parser of the host reports it.
     let colon = head[end..].iter().position(|&byte| byte == b':')?;
     Some(end + colon)
 }
@@ -453,7 +454,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     if let Some(rest) = host.strip_prefix('[')
         && let Some((address, port)) = rest.split_once(']')
     {
-        // What else may stand there is no port: it is kept, to be refused.
+        // Other text there is no port: it is kept, to be refused.
         let port = match port {
             "" => None,
             _ => Some(port.strip_prefix(':').unwrap_or("no number")),

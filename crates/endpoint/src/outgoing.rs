@@ -63,7 +63,7 @@ impl Outgoing {
         }
     }
 
-    /// That of the attempt this is called in, or one nobody hears of.
+    /// Returns the counter of the attempt this is called in, or one without an audience.
     #[must_use]
     pub fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
@@ -93,7 +93,7 @@ impl Outgoing {
     }
 }
 
-/// The same bytes in pieces of [`STEP_BYTES`] at most.
+/// Cuts bytes into pieces of [`STEP_BYTES`] at most.
 fn steps(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let step = bytes.split_to(bytes.len().min(STEP_BYTES));
@@ -118,7 +118,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// One that counts for the same attempt, for the same bytes on another connection.
+    /// Returns a new count for the same attempt, for the same bytes on another connection.
     pub(crate) fn again(&self) -> Self {
         Self {
             counter: self.counter.clone(),

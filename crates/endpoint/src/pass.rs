@@ -9,7 +9,7 @@ use reqsign_core::hash::{base64_decode, base64_encode};
 
 use crate::Checksum;
 
-/// What a pass is good for.
+/// Operation that a presigned URL permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
     /// To read the object.
@@ -18,7 +18,7 @@ pub enum Errand {
     Write(BodySum),
 }
 
-/// What the store checks the bytes of a write against.
+/// Checksum that the store compares with the bytes of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodySum {
     /// Their CRC-64/NVME.
@@ -40,7 +40,7 @@ impl BodySum {
         Some(Self::Md5(base64_decode(text).ok()?.try_into().ok()?))
     }
 
-    /// As headers have it: base64.
+    /// Returns the checksum in base64, as in headers.
     #[must_use]
     pub fn to_base64(self) -> String {
         match self {
@@ -55,12 +55,13 @@ impl BodySum {
 pub struct Pass {
     /// `https://host/path?query`, or `http://`.
     pub url: String,
-    /// What a request with it must say beside `host` and `content-length`, and nothing else of that kind.
+    /// Headers that a request must send beside `host` and `content-length`, and no others of that
+    /// kind.
     pub headers: HeaderMap,
 }
 
 impl Pass {
-    /// Where it leads, for people.
+    /// Returns the URL without its query, for people.
     #[must_use]
     pub fn shown(&self) -> &str {
         self.url.split('?').next().unwrap_or_default()

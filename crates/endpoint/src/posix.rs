@@ -120,13 +120,13 @@ impl Posix {
         }
     }
 
-    /// The same with the rights of somebody else.
+    /// Returns the endpoint with the rights of another actor.
     #[must_use]
     pub fn acting(self, actor: Actor) -> Self {
         Self { actor, ..self }
     }
 
-    /// Whether `path` may be a link that is followed: the root may.
+    /// Returns whether `path` may be a link that is followed: the root may.
     fn follows(&self, path: &[u8]) -> bool {
         path.is_empty() || self.follows.load(Relaxed)
     }
@@ -151,7 +151,8 @@ impl Posix {
         ground::below(&self.root, path)
     }
 
-    /// Where `path` is, to be written to: no link below the root is followed on the way to it. Blocks.
+    /// Returns the place of `path` for writing: no link below the root is followed on the way to
+    /// it. Blocks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Conflict`] where a link is on the way; the system's.
@@ -159,7 +160,8 @@ impl Posix {
         self.ground.place(&self.root, path, false)
     }
 
-    /// Where `path` is, to be read: no link below the root is followed on the way to it, unless links are. Blocks.
+    /// Returns the place of `path` for reading: no link below the root is followed on the way to
+    /// it, unless links are followed. Blocks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Changed`] where a link came to be on the way; the system's.
@@ -191,8 +193,9 @@ impl Posix {
         })
     }
 
-    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Learnt once for each file system,
-    /// by a file that is made and removed there. Blocks.
+    /// Returns the step in which times are kept at `path`, in nanoseconds; `None` if none can be
+    /// set. It is learnt once for each file system, by a file that is made and removed there.
+    /// Blocks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::PermissionDenied`] where the rights it acts with can't be taken on.
@@ -206,7 +209,7 @@ impl Posix {
         self.unkept.add(unkept);
     }
 
-    /// How unfinished files are treated.
+    /// Returns the rules for unfinished files.
     #[must_use]
     pub fn rules(&self) -> DraftRules {
         self.rules
@@ -224,7 +227,7 @@ fn mtime_of(metadata: &fs::Metadata) -> Option<FileTime> {
     })
 }
 
-/// What the system's `metadata` says of `name`.
+/// Returns the entry of `name` from the system's `metadata`.
 #[must_use]
 pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     let file_type = metadata.file_type();
@@ -264,7 +267,7 @@ pub fn put(place: &Place, spec: &FileSpec, data: &[Bytes], rules: DraftRules) ->
     draft.publish(spec)
 }
 
-/// What it can do.
+/// Capabilities of a file system.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,

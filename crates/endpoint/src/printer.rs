@@ -13,14 +13,14 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid},
 };
 
-/// What a program left behind.
+/// Status and output of a program.
 pub(crate) struct Printed {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
 
-/// Who else has to do with a program.
+/// People whom a program may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
     /// Nobody: what it leaves in the background ends with it.

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::{Error, ErrorKind, Result, config, dial::Dialler, line::Line};
 
-/// What a proxy's refusal says that wants to know who asks.
+/// Cause in the error if a proxy refuses a client that shows no login.
 pub(crate) const LOGIN_WANTED: &str = "it wants a user and a password";
 
 /// Which proxy leads where.
@@ -30,7 +30,7 @@ impl fmt::Debug for Proxies {
 }
 
 impl Proxies {
-    /// Those that the environment names.
+    /// Reads the proxies that the environment names.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for what is no address of a proxy of a kind that is known; it is not shown.
@@ -85,7 +85,7 @@ impl Proxies {
         self.0.as_ref()?.intercept(uri).filter(|_| !is_here)
     }
 
-    /// What a request over plain HTTP tells the proxy that passes it on.
+    /// Returns the `Authorization` value for the proxy that passes on a request over plain HTTP.
     pub(crate) fn authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         let proxy = self.before(uri).filter(|proxy| is_plain(proxy, uri))?;
         proxy.basic_auth().cloned()
@@ -132,12 +132,13 @@ impl Proxies {
     }
 }
 
-/// Whether the proxy reads the requests and passes them on; else it passes on what it can't read.
+/// Returns whether the proxy reads the requests and passes them on; otherwise it forwards bytes
+/// that it can't read.
 fn is_plain(proxy: &Intercept, uri: &Uri) -> bool {
     proxy.uri().scheme_str() == Some("http") && uri.scheme_str() == Some("http")
 }
 
-/// The same address with the port that its scheme means.
+/// Returns the address with the port that its scheme implies.
 fn with_port(uri: &Uri) -> Uri {
     let (Some("http"), None, Some(host)) = (uri.scheme_str(), uri.port(), uri.host()) else {
         return uri.clone();
@@ -205,7 +206,7 @@ mod tests {
             assert!(!error.to_string().contains("hush"), "{error}");
         }
     }
-    /// What a proxy was asked while it ran.
+    /// Requests to a proxy while it ran.
     #[derive(Default)]
     struct Asked {
         heads: Arc<Mutex<Vec<String>>>,

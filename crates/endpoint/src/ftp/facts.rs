@@ -1,4 +1,4 @@
-//! What servers can (RFC 2389) and what they tell of files (RFC 3659, section 7).
+//! Features of servers (RFC 2389) and their facts about files (RFC 3659, section 7).
 
 use crate::{
     FileTime, dates,
@@ -7,7 +7,7 @@ use crate::{
 
 use super::reply::Reply;
 
-/// What a server says it can.
+/// Features that a server announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Features {
     /// MLST and MLSD, with sizes.
@@ -50,18 +50,19 @@ impl Features {
     }
 }
 
-/// What a line of facts tells.
+/// Contents of a line of facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) entry: Entry,
     /// A size is told: one that is not is not zero.
     pub(super) has_size: bool,
-    /// It is the directory that was asked for, or the one above it.
+    /// Set for the directory that was asked for, or the one above it.
     pub(super) is_itself: bool,
 }
 
 impl Told {
-    /// Whether it is the file that was `ours` under its hidden name, as far as is told. A rename changes no time.
+    /// Returns whether the file is the one that was `ours` under its hidden name, as far as is
+    /// reported. A rename changes no time.
     pub(super) fn is(&self, ours: &Self) -> bool {
         let facts = |told: &Self| (told.entry.size, told.entry.mtime, told.has_size);
         self.entry.kind == Kind::File && facts(self) == facts(ours)
@@ -83,7 +84,7 @@ pub(super) fn told_of(line: &[u8]) -> Option<Told> {
                 .iter()
                 .any(|itself| value.eq_ignore_ascii_case(itself));
         } else if key.eq_ignore_ascii_case("size") {
-            // What is no number is not told.
+            // A value that is no number counts as not reported.
             if let Ok(size) = value.parse() {
                 (entry.size, has_size) = (size, true);
             }

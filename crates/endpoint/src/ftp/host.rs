@@ -24,7 +24,7 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 /// Longest to wait for an answer.
 pub(super) const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// When a connection is protected.
+/// Protection of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
     /// Never.
@@ -35,13 +35,13 @@ pub(super) enum Security {
     Implicit,
 }
 
-/// Where to log in, and as whom.
+/// Host to log in to, and the user.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) scheme: &'static str,
     pub(super) name: String,
     pub(super) port: u16,
-    /// Whether people wrote the port.
+    /// Set if people wrote the port.
     pub(super) shows_port: bool,
     pub(super) security: Security,
     pub(super) tls: Option<Arc<ClientConfig>>,
@@ -50,12 +50,12 @@ pub(super) struct Host {
     pub(super) ways: Ways,
 }
 
-/// What a server turned out to do, in whichever session.
+/// Behaviour of a server, as any session learnt it.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// It loses commands that come before its answer to the last one.
+    /// Set if the server loses commands that come before its answer to the last one.
     pub(super) is_lockstep: AtomicBool,
-    /// It has listened when told EPSV.
+    /// Set if the server has listened after EPSV.
     pub(super) knows_epsv: AtomicBool,
 }
 

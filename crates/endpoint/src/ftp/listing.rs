@@ -109,7 +109,7 @@ impl FtpListing {
                 continue;
             }
             if entry.kind == Kind::File && !told.has_size {
-                // What can't be looked at is listed: whoever reads it will be told why.
+                // List what can't be looked at: its reader gets the reason.
                 let found = self.remote.stat(&join(&self.full, &entry.name)).await;
                 entry.size = found.map_or(0, |found| found.map_or(0, |found| found.size));
             }

@@ -65,7 +65,7 @@ impl Pool {
                         self.open.fetch_add(1, Relaxed);
                         session
                     }
-                    // Those credentials were good before: it is one session too many.
+                    // Those credentials were good before: this is one session too many.
                     Err(error)
                         if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Unauthenticated)
                             && self.open.load(Relaxed) > 0 =>

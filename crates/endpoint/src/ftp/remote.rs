@@ -24,7 +24,7 @@ use crate::{
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
-/// What sets a mode.
+/// Command that sets a mode.
 const CHMOD: &str = "SITE CHMOD";
 
 /// A path on a server.
@@ -37,19 +37,19 @@ pub(super) struct Remote {
     pub(super) pool: Arc<Pool>,
     pub(super) features: Features,
     pub(super) round_trip: Duration,
-    /// It reads ranges as it says it does.
+    /// Cleared once the server is known not to read ranges as it announces.
     pub(super) reads_ranges: AtomicBool,
-    /// It sets permission bits.
+    /// Cleared once the server is known not to set permission bits.
     pub(super) sets_modes: AtomicBool,
-    /// It sets times.
+    /// Cleared once the server is known not to set times.
     pub(super) sets_times: AtomicBool,
-    /// It did so.
+    /// Set once the server has set a time.
     pub(super) has_set_times: AtomicBool,
-    /// It sets times and modes of directories.
+    /// Cleared once the server is known not to set times and modes of directories.
     pub(super) dresses_folders: AtomicBool,
-    /// It was seen to begin in the middle of a file.
+    /// Set once the server was seen to begin in the middle of a file.
     pub(super) is_restart_proven: AtomicBool,
-    /// What files arrived without, because the server refuses it though it says that it can.
+    /// Counts of what files arrived without, because the server refuses what it announces.
     pub(super) unkept: UnkeptCount,
 }
 
@@ -110,7 +110,7 @@ impl Remote {
         format!("{}{text}", self.host.show())
     }
 
-    /// Where the writer with this word writes what becomes `full`.
+    /// Returns the path at which the writer with this word writes the future `full`.
     pub(super) fn partial(&self, full: &[u8], word: &str) -> Vec<u8> {
         beside(full, &partial_name(base_name(full), word))
     }
@@ -136,7 +136,7 @@ impl Remote {
         lease.session()?.ask(&line(command, full)).await
     }
 
-    /// What lies at a path; links are followed, by the server.
+    /// Returns the entry at a path; the server follows links.
     pub(super) async fn stat(&self, full: &[u8]) -> Result<Option<Entry>> {
         let mut lease = self.lease().await?;
         self.stat_with(&mut lease, full).await
@@ -163,7 +163,7 @@ impl Remote {
         Ok(Some(Entry { size, ..entry }))
     }
 
-    /// What the answer to MLST tells.
+    /// Returns the facts in the answer to MLST.
     pub(super) fn found(&self, reply: &Reply, full: &[u8]) -> Result<Option<Told>> {
         if reply.is_missing() {
             return Ok(None);
@@ -204,7 +204,7 @@ impl Remote {
         let last = replies
             .last()
             .filter(|last| is_timed && last.is_final_refusal());
-        // Where files get their times, those of directories are no loss that anybody counts.
+        // If files get their times, those of directories are no loss that anybody counts.
         if let Some(last) = last.filter(|_| self.has_set_times.load(Relaxed)) {
             self.dresses_folders.fetch_and(!last.is_unknown(), Relaxed);
             commands.pop();
@@ -213,7 +213,8 @@ impl Remote {
         self.dressed(full, &commands, &replies)
     }
 
-    /// What gives a path its time and mode. The mode first: a server may count it as a change.
+    /// Returns the commands that give a path its time and mode. The mode comes first: a server may
+    /// count it as a change.
     fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
         let (modes, times) = (self.sets_modes.load(Relaxed), self.sets_times.load(Relaxed));
         self.note(Unkept {
@@ -228,8 +229,9 @@ impl Remote {
         commands.map(|command| line(&command, full)).collect()
     }
 
-    /// Whether those commands did what they should. What a server refuses for good is not kept, as the bytes are worth more; a
-    /// command that it does not know is not given again.
+    /// Checks whether those commands did what they should. An attribute refused for good is
+    /// dropped, as the bytes are worth more. A command that the server does not know is not given
+    /// again.
     fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
         for (command, reply) in commands.iter().zip(replies) {
             if reply.is_final_refusal() {
@@ -238,7 +240,7 @@ impl Remote {
                     true => &self.sets_modes,
                     false => &self.sets_times,
                 };
-                // One that is refused says nothing of the others.
+                // One refusal says nothing about the others.
                 if reply.is_unknown() {
                     kept.store(false, Relaxed);
                 }
@@ -291,7 +293,8 @@ impl Remote {
         }
     }
 
-    /// Whether what was under the hidden name, which nobody else knows, has its own now.
+    /// Returns whether the file under the hidden name, which nobody else knows, has its own name
+    /// now.
     async fn has_moved(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<bool> {
         let mut lease = self.lease().await?;
         Ok(self.stat_with(&mut lease, partial).await?.is_none()
@@ -345,7 +348,7 @@ impl Remote {
         }
     }
 
-    /// Whether a file is at its place with the size and the time that it was given.
+    /// Returns whether a file is at its place with the size and the time that it was given.
     async fn has_arrived(&self, lease: &mut Lease, full: &[u8], spec: &FileSpec) -> Result<bool> {
         let Some(there) = self.stat_with(lease, full).await? else {
             return Ok(false);
@@ -414,7 +417,7 @@ impl Remote {
         let look = lease.session()?.ask(&line("MLST", to)).await?;
         let error = match renamed.is_done() {
             true if self.found(&look, to)?.is_some_and(|told| told.is(ours)) => {
-                // It is hidden, and whole elsewhere.
+                // The file is hidden, and whole elsewhere.
                 let _ = lease.session()?.ask(&line("DELE", &aside)).await;
                 return Ok(());
             }

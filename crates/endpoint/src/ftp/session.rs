@@ -1,4 +1,4 @@
-//! One control connection, and the data connections it opens.
+//! A control connection, and the data connections it opens.
 
 use std::{
     collections::VecDeque,
@@ -45,7 +45,7 @@ pub(super) struct Session {
     awaited: VecDeque<Vec<u8>>,
     /// The server hangs up.
     is_over: bool,
-    /// When it was last used.
+    /// Time of its last use.
     pub(super) used: Instant,
     knows_epsv: bool,
 }
@@ -114,7 +114,7 @@ impl Session {
                 .cause(format!("the server refuses TLS: \"{}\"", reply.text()))
                 .hint("without it, passwords and files go in the clear: ftp://"));
         }
-        // What came before the handshake is not protected and must not be believed.
+        // Bytes from before the handshake are not protected and must not be believed.
         let wire = self
             .host
             .protect(self.wire.into_inner(), self.tls.as_ref())
@@ -172,7 +172,7 @@ impl Session {
         Err(reply.refusal(operation, self.host.show(), Locus::Network))
     }
 
-    /// Whether another command may follow.
+    /// Returns whether another command may follow.
     pub(super) fn is_clean(&self) -> bool {
         self.awaited.is_empty() && !self.is_over
     }
@@ -201,7 +201,7 @@ impl Session {
         Ok(replies)
     }
 
-    /// Whether a command must wait for the answer to the last one.
+    /// Returns whether a command must wait for the answer to the last one.
     pub(super) fn is_lockstep(&self) -> bool {
         self.host.ways.is_lockstep.load(Relaxed)
     }
@@ -333,7 +333,7 @@ impl Session {
         }
         let port = extended_port(&listens.text()).ok_or_else(|| self.no_port(&listens))?;
         let connected = self.connect(port).await;
-        // Who refuses the command no longer listens: then its answer tells more.
+        // A server that refuses the command no longer listens: then its answer tells more.
         let reply = self.answer(ANSWERED_WITHIN).await?;
         match connected {
             Ok(data) => Ok(begun(reply, data)),
@@ -445,7 +445,7 @@ pub(crate) fn try_lines(data: &[u8]) {
     }
 }
 
-/// What a command is about, where that is no secret.
+/// Returns the argument of a command, if it is no secret.
 fn argument_of(command: &[u8]) -> &[u8] {
     if [&b"PASS"[..], b"ACCT"]
         .iter()

@@ -45,9 +45,9 @@ pub(super) struct Download {
     is_exact: bool,
     /// The server was not told where to end: with its last byte the file ends.
     is_to_end: bool,
-    /// It was told to begin inside of the file.
+    /// Set if the server was told to begin inside the file.
     is_restarted: bool,
-    /// When all is here, ask how the file looks.
+    /// Set if the file's attributes are asked for at the end.
     looks: bool,
     looked: Option<Reply>,
 }
@@ -244,7 +244,7 @@ impl Remote {
             && !reply.is_missing()
         {
             is_ranged = false;
-            // It says that it can and doesn't: from there to wherever.
+            // The server announces the command but refuses it: read to the end instead.
             self.reads_ranges.store(false, Relaxed);
             is_exact = false;
             let asked = (range.start > 0).then_some(to_end.as_bytes());
@@ -392,7 +392,7 @@ impl Reader for FtpReader {
     }
 }
 
-/// Whether nothing happened to a file, as far as a server tells.
+/// Returns whether nothing happened to a file, as far as a server reports.
 pub(super) fn is_same(now: &Entry, before: &Entry) -> bool {
     (now.kind, now.size, now.mtime) == (before.kind, before.size, before.mtime)
 }

@@ -18,7 +18,7 @@ pub const CONNECTIONS_HEADER: &str = "Posthaste-Connections";
 /// The header of the answer with the name under which others join.
 pub(crate) const BRAID_HEADER: &str = "Posthaste-Braid";
 
-/// What a gateway calls a stream that several connections carry: random, so that nobody guesses it.
+/// A gateway's name for a stream that several connections carry: random, so that nobody guesses it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BraidId([u8; 16]);
 
@@ -42,7 +42,7 @@ impl fmt::Debug for BraidId {
     }
 }
 
-/// It is no name of a braid: 32 hexadecimal digits in lower case.
+/// The text names no braid: 32 hexadecimal digits in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoBraid;
 
@@ -59,7 +59,7 @@ impl FromStr for BraidId {
     }
 }
 
-/// What a gateway says of a stream that several connections may carry.
+/// A gateway's facts about a stream that several connections may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Braid {
     /// Its name.
@@ -78,7 +78,7 @@ impl Braid {
         )
     }
 
-    /// What the headers of an answer offer.
+    /// Reads the braid that the headers of an answer offer.
     pub(super) fn of(headers: &[httparse::Header<'_>]) -> Option<Self> {
         let value = |name: &str| {
             let mut all = headers.iter();

@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind, Locus, Result, clock};
 
 /// Longest head of a request or an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// One address gets this long to answer, and so does the resolver.
+/// Timeout of a connection to one address, and of the resolver.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
@@ -35,7 +35,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Gateways on one way.
 pub const HOPS_MAX: usize = 8;
 
-/// How the TCP of one segment is set up.
+/// TCP settings of one segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
     /// The kernel's name of a congestion control, such as `bbr` or `cubic`; the machine's own without.
@@ -48,7 +48,7 @@ pub struct Segment {
 /// The next gateway, and what opens it.
 #[derive(Clone)]
 pub struct Hop {
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: Target,
     /// Its secret.
     pub secret: [u8; 32],
@@ -60,10 +60,10 @@ impl std::fmt::Debug for Hop {
     }
 }
 
-/// One of several ways to a place.
+/// A way to a place.
 #[derive(Debug, Clone)]
 pub struct Way {
-    /// What people call it: the names of its gateways, or `straight`.
+    /// Name for people: the names of its gateways, or `straight`.
     pub name: String,
     /// Its gateways, the nearest first; the straight one has none.
     pub hops: Vec<Hop>,
@@ -187,14 +187,14 @@ pub async fn read_head(
     }
 }
 
-/// What a gateway is asked for.
+/// Request to a gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct Passage<'a> {
-    /// Where to.
+    /// Target of the stream.
     pub target: &'a Target,
     /// The gateways it came over.
     pub path: &'a [String],
-    /// What it is to be one of the streams of.
+    /// Reservation that the stream belongs to.
     pub reservation: Option<&'a Reserved>,
     /// Connections that may carry it on the segment to that gateway; a gateway that does not know of such carries it with one.
     pub connections: u8,
@@ -205,7 +205,7 @@ pub struct Passage<'a> {
 pub struct Opened {
     /// The connection that leads there.
     pub stream: TcpStream,
-    /// What came behind the answer.
+    /// Bytes that followed the answer.
     pub early: Vec<u8>,
     /// Others may join this connection; what passes is in the frames of a braid then.
     pub braid: Option<Braid>,
@@ -239,7 +239,7 @@ pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<
     Ok(Opened {
         stream,
         early,
-        // What nobody asked for is not understood either.
+        // An offer that was not requested is not understood either.
         braid: braid.filter(|_| passage.connections > 1),
     })
 }

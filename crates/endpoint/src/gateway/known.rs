@@ -16,12 +16,12 @@ use crate::{
 
 /// Longest file read, in bytes: people write it by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What stands between the gateways of a way in its name.
+/// Separator between the gateways in a way's name.
 const BETWEEN_GATEWAYS: &str = " > ";
 /// Ways to one place beside the straight one.
 const WAYS_MAX: usize = 4;
 
-/// One gateway as it is written.
+/// A gateway as written in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
@@ -129,7 +129,8 @@ impl Gateways {
         Ok(ways)
     }
 
-    /// The same to a relay. Straight alone where no gateway can lead to a host of such a name.
+    /// Returns the ways to a relay: only the direct one if no gateway can lead to a host of such a
+    /// name.
     ///
     /// # Errors
     /// Those of [`Self::ways_to`] and of an address that makes no sense.
@@ -138,7 +139,7 @@ impl Gateways {
         self.ways_to_host(&host, port)
     }
 
-    /// The same to a port of a host, by name or address without brackets.
+    /// Returns the ways to a port of a host, by name or address without brackets.
     ///
     /// # Errors
     /// Those of [`Self::ways_to`].
@@ -149,7 +150,8 @@ impl Gateways {
         }
     }
 
-    /// Whether the gateway of this name lies on a way to a relay that the file says is to be taken.
+    /// Returns whether the gateway of this name lies on a way to a relay that the file says is to
+    /// be used.
     #[must_use]
     pub fn leads_to_relay(&self, name: &str, address: &RelayAddress) -> bool {
         let place = address.host_and_port().ok();
@@ -163,7 +165,7 @@ impl Gateways {
         leading.any(|(last, _)| self.names_to(last).contains(&name))
     }
 
-    /// Whether a way, by its name, leads through the gateway of this name.
+    /// Returns whether a way, by its name, leads through the gateway of this name.
     #[must_use]
     pub fn passes(way: &str, gateway: &str) -> bool {
         way.split(BETWEEN_GATEWAYS).any(|passed| passed == gateway)

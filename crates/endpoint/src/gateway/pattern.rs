@@ -27,7 +27,8 @@ enum Hosts {
 }
 
 impl Pattern {
-    /// Whether it is about this place by its name, or, where that is an address, by that.
+    /// Returns whether the pattern matches this place by its name, or by its address if it has no
+    /// name.
     #[must_use]
     pub fn is_about(&self, target: &Target) -> bool {
         match &target.host {
@@ -36,13 +37,13 @@ impl Pattern {
         }
     }
 
-    /// Whether it is about an address as such.
+    /// Returns whether the pattern matches an address as such.
     #[must_use]
     pub fn is_about_address(&self, address: IpAddr, port: u16) -> bool {
         self.has_port(port) && self.hosts.has_address(address.to_canonical())
     }
 
-    /// Whether it is about addresses, so that a name has to be resolved to tell.
+    /// Returns whether the pattern is about addresses, so that a name must be resolved first.
     #[must_use]
     pub fn is_of_addresses(&self) -> bool {
         matches!(self.hosts, Hosts::Network(..))
@@ -63,7 +64,7 @@ impl From<&Target> for Pattern {
 }
 
 impl Hosts {
-    /// One host.
+    /// Returns the hosts that consist of one.
     fn of(host: Host) -> Self {
         match host {
             Host::Name(name) => Self::Name(name),
@@ -93,7 +94,8 @@ impl Hosts {
     }
 }
 
-/// Whether an address means the gateway's own machine, its link (where clouds keep their credentials), or nobody.
+/// Returns whether an address means the gateway's own machine, its link (where clouds keep their
+/// credentials), or nobody.
 #[must_use]
 pub fn is_of_this_machine(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -115,7 +117,7 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
     }
 }
 
-/// How many first bits two addresses share, if they are of one family.
+/// Returns how many first bits two addresses share, if they are of one family.
 fn shared_bits(one: IpAddr, other: IpAddr) -> Option<u32> {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => {

@@ -9,7 +9,7 @@ const RESERVATION_BYTES_MAX: usize = 64;
 /// Behind the name where the stream may go without.
 const OPTIONAL: &str = "optional";
 
-/// Whether something can be the name of a reservation at a gateway.
+/// Returns whether a text can name a reservation at a gateway.
 #[must_use]
 pub fn is_reservation(text: &str) -> bool {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -55,7 +55,7 @@ impl Reserved {
         &self.id
     }
 
-    /// Whether the stream goes without it where it has to.
+    /// Returns whether the stream goes without the reservation if it must.
     #[must_use]
     pub const fn is_optional(&self) -> bool {
         self.is_optional

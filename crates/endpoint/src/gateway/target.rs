@@ -1,4 +1,4 @@
-//! Where a stream is to go.
+//! Targets of streams.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -35,7 +35,7 @@ impl Host {
     }
 }
 
-/// Whether a resolver could take the last label of a name for part of an address.
+/// Returns whether a resolver could mistake the last label of a name for part of an address.
 fn is_numeric(label: &str) -> bool {
     let digits = label.strip_prefix("0x").or(label.strip_prefix("0X"));
     digits.map_or_else(

@@ -9,7 +9,7 @@
 
 use super::{BraidId, Target};
 
-/// How long a token made for one stream is good, in seconds. Clocks may differ by a minute.
+/// Lifetime of a token made for one stream, in seconds. Clocks may differ by a minute.
 pub const TOKEN_LIFETIME_S: u64 = 120;
 
 /// Hexadecimal digits of a place: collisions of 64 bits would only let one through to where its owner is allowed.
@@ -18,11 +18,11 @@ const PLACE_DIGITS: usize = 16;
 /// Why a token is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is no token, or was made with another secret.
+    /// The text is no token, or was made with another secret.
     Forged,
-    /// It was good until a time that has passed.
+    /// The token was good until a time that has passed.
     Expired,
-    /// It is good, but for another place.
+    /// The token is good, but for another place.
     Elsewhere,
 }
 
@@ -52,7 +52,8 @@ pub fn mint_for_joining(
     format!("{claims}.{}", mac.to_hex())
 }
 
-/// What a token is good for joining: a braid, and the number of a connection. In constant time, as [`verify`].
+/// Returns the braid and the number of the connection that a token permits to join. Compares in
+/// constant time, as [`verify`] does.
 ///
 /// # Errors
 /// Why it is not good.
@@ -73,7 +74,7 @@ pub fn verify_for_joining(
     Ok((braid, number.parse().map_err(|_| Refusal::Forged)?))
 }
 
-/// What a token says, if it was made with this secret.
+/// Returns the claims of a token, if it was made with this secret.
 fn claims_of<'a>(secret: &[u8; 32], token: &'a str) -> Result<&'a str, Refusal> {
     let (claims, mac) = token.rsplit_once('.').ok_or(Refusal::Forged)?;
     let mac = blake3::Hash::from_hex(mac).map_err(|_| Refusal::Forged)?;
@@ -109,7 +110,8 @@ pub fn verify(
     }
 }
 
-/// Whether a token, which is good, is so for all places: one of a single stream is seen on its way and may decide nothing.
+/// Returns whether a valid token is good for all places. A token of a single stream is seen on its
+/// way and may decide nothing.
 #[must_use]
 pub fn is_for_all(token: &str) -> bool {
     token.split('.').nth(2) == Some("*")

@@ -61,7 +61,7 @@ impl Ways {
         self.order().want(way);
     }
 
-    /// Whether any of them goes through gateways.
+    /// Returns whether any way goes through gateways.
     pub(crate) fn has_gateways(&self) -> bool {
         self.all.iter().any(|way| !way.hops.is_empty())
     }
@@ -71,12 +71,12 @@ impl Ways {
         self.order().first(self.now())
     }
 
-    /// Those to try, one after the other.
+    /// Returns the ways to try, one after the other.
     pub(crate) fn to_try(&self) -> Vec<usize> {
         self.order().order(self.now())
     }
 
-    /// Whether the next connection would take this one.
+    /// Returns whether the next connection would use this way.
     pub(crate) fn is_first(&self, way: usize) -> bool {
         self.first() == Some(way)
     }
@@ -99,7 +99,7 @@ pub(crate) async fn connect_by(
     reservation: Option<&Reserved>,
 ) -> Result<(TcpStream, Duration)> {
     let unreachable = |cause: Error| {
-        // What a gateway refuses says nothing about the place.
+        // A gateway's refusal says nothing about the place.
         let kind = match cause.is_temporary() {
             true => cause.kind(),
             false => ErrorKind::Unreachable,

@@ -15,12 +15,13 @@ use crate::{
 /// A stream that keeps to the rate, and its place until it has given its last byte.
 struct Paced {
     body: ByteStream,
-    /// What came and waits for the rate.
+    /// Bytes received that wait for the rate.
     ready: Bytes,
     limits: Limits,
     excuse: Excuse,
     place: Option<Pass>,
-    /// It is read piece by piece, each for a write of its own: it has no place while writes need one.
+    /// Set if the stream is read piece by piece, each for a write of its own: it gives its place up
+    /// while writes need one.
     yields: bool,
     /// Bytes to come.
     left: u64,
@@ -51,8 +52,8 @@ impl Paced {
     }
 }
 
-/// The same bytes at the rate of `limits`; `place` is given back after `bytes` of them, or where it
-/// `yields`.
+/// Returns the stream at the rate of `limits`. It gives `place` back after `bytes`, or as soon as
+/// it must if it `yields`.
 pub(super) fn paced(
     body: ByteStream,
     limits: Limits,
@@ -103,7 +104,7 @@ fn no_room(operation: &'static str) -> Error {
 pub(super) struct LimitedReader {
     pub(super) inner: Arc<dyn Reader>,
     pub(super) limits: Limits,
-    /// Whether [`Reader::read`] can start anywhere.
+    /// Set if [`Reader::read`] can start anywhere.
     pub(super) ranges: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How many streams are open at once: a number that changes while streams are open.
+//! Number of streams open at once, which may change while streams are open.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -34,7 +34,7 @@ impl Gate {
         })
     }
 
-    /// How many may be out at once.
+    /// Returns how many may be out at once.
     #[must_use]
     pub fn limit(&self) -> usize {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner)

@@ -34,7 +34,7 @@ impl Limited {
         Self { inner, limits }
     }
 
-    /// Whether several files travel in one request.
+    /// Returns whether several files travel in one request.
     fn bundles(&self) -> bool {
         self.inner.capabilities().bundle_bytes_max > 0
     }

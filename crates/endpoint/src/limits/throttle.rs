@@ -1,4 +1,4 @@
-//! One rate for all who share it, which may change meanwhile.
+//! A rate that all its users share, which may change meanwhile.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -63,7 +63,7 @@ impl Throttle {
         next.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long to wait before `bytes` go, as the rate is now.
+    /// Returns the wait before `bytes` go, at the present rate.
     fn wait_for(&self, bytes: u64) -> Duration {
         let Some(rate) = *self.state.rate.borrow() else {
             return Duration::ZERO;
@@ -86,7 +86,7 @@ impl Throttle {
         }
     }
 
-    /// The same on a thread of its own.
+    /// Waits as [`Self::pass`] does, on a thread of its own.
     pub fn pass_blocking(&self, bytes: u64) {
         let mut rate = self.state.rate.subscribe();
         loop {

@@ -20,7 +20,7 @@ const READ_BYTES: usize = 128 << 10;
 pub struct Counted<S> {
     stream: S,
     block: Box<[u8]>,
-    /// What of the block was not handed on yet.
+    /// Range of the block that was not handed on yet.
     filled: std::ops::Range<usize>,
     activity: Arc<AtomicU64>,
 }

@@ -6,12 +6,12 @@ use tokio::{net::TcpStream, time::Instant};
 
 use super::kernel;
 
-/// What the kernel may hold unsent: so much of its pace, one in so many of a second…
+/// Part of its pace per second that the kernel may hold unsent, as a divisor…
 const UNSENT_SHARE: u64 = 8;
 /// …but no less and no more than this. Little, so that it soon sees that others have gone.
 const UNSENT_BYTES: std::ops::RangeInclusive<u64> = (16 << 10)..=(512 << 10);
 
-/// How such a connection paces itself.
+/// Pacing of such a connection.
 #[derive(Debug)]
 pub(crate) struct Humble {
     began: Instant,

@@ -1,4 +1,4 @@
-//! What the kernel is told about a connection, and asked.
+//! Kernel settings and statistics of a connection.
 
 #![expect(unsafe_code, reason = "no well-kept safe crate has TCP_INFO")]
 
@@ -14,8 +14,8 @@ use posthaste_types::ByteRate;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// What the kernel may hold unsent: enough to keep the wire busy while we encrypt more, little
-/// beside many connections.
+/// Most bytes the kernel may hold unsent: enough to keep the wire busy while we encrypt more,
+/// little beside many connections.
 const UNSENT_BYTES_MAX: u32 = 512 << 10;
 
 /// A connection on which nothing passes is asked whether it lives after this time.
@@ -61,7 +61,7 @@ pub(super) fn find_anew(stream: &TcpStream) {
     }
 }
 
-/// Whether the kernel offers BBR.
+/// Returns whether the kernel offers BBR.
 pub(super) fn has_bbr() -> bool {
     let offered = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     offered.is_ok_and(|offered| offered.split_whitespace().any(|name| name == "bbr"))
@@ -73,7 +73,8 @@ const LOWER_EFFORT: u32 = 0b0000_0100;
 /// Marks what a connection sends as of the least importance.
 pub(super) fn mark_lower_effort(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    // Where it can't be marked, its pace still makes way. One of the two is of the other family.
+    // A socket that can't be marked still gives way by its pace. One of the two calls is for the
+    // other address family.
     let _ = socket.set_tos_v4(LOWER_EFFORT);
     let _ = socket.set_tclass_v6(LOWER_EFFORT);
 }
@@ -95,7 +96,7 @@ pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
     let _ = SockRef::from(stream).set_tcp_notsent_lowat(unsent);
 }
 
-/// What the kernel knows of a connection.
+/// Returns the kernel's statistics of a connection.
 ///
 /// # Errors
 /// When it doesn't tell.

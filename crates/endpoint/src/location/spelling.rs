@@ -1,4 +1,4 @@
-//! One spelling of each place, whichever way people write it.
+//! Normalizes the spelling of each place, whichever way people write it.
 
 use std::os::unix::ffi::OsStrExt;
 

@@ -1,4 +1,4 @@
-//! What is asked of a plug-in and not yet answered, and what has come of it so far.
+//! Unanswered requests to a plug-in, and what each has received so far.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ use super::{
 /// Payloads below this size are gathered: a stream of single bytes must not cost a buffer each.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// How a request ended.
+/// End of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Done(Map<String, Value>),
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
     Broken,
 }
 
-/// What has come for one request.
+/// Answers received for one request.
 #[derive(Debug)]
 pub(super) struct State {
     chunks: VecDeque<BytesMut>,
@@ -66,7 +66,7 @@ impl State {
     }
 }
 
-/// Where a request's answers arrive.
+/// Queue in which a request's answers arrive.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
@@ -217,7 +217,7 @@ impl Board {
         }
     }
 
-    /// What the plug-in is to be told now. No longer than the requests under way.
+    /// Takes the cancellations to report to the plug-in now: no more than the requests under way.
     pub(super) fn take_cancelled(&self) -> Vec<u64> {
         let mut cancelled = self
             .cancelled
@@ -226,7 +226,8 @@ impl Board {
         std::mem::take(&mut *cancelled)
     }
 
-    /// Whether a cancelled request has not ended after so many looks. Call it at regular times.
+    /// Returns whether a cancelled request has not ended after so many looks. Call it at regular
+    /// times.
     pub(super) fn is_stuck(&self, looks_max: u32) -> bool {
         let mut requests = self.requests();
         let mut stuck = false;

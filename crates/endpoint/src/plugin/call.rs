@@ -1,4 +1,4 @@
-//! One request under way.
+//! A request under way.
 
 use std::sync::Arc;
 
@@ -241,7 +241,7 @@ impl Drop for Call {
     }
 }
 
-/// What was written.
+/// Outcome of a write.
 pub(super) struct Sent {
     pub sum: Checksum,
     /// The sum the plug-in compared, in hexadecimal digits.

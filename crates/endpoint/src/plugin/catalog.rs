@@ -17,7 +17,7 @@ use crate::{
     config::{configuration_files, search_path},
 };
 
-/// What the names of executables start with.
+/// Prefix of the names of executables.
 const PREFIX: &str = "posthaste-plugin-";
 
 /// Longest configuration file read, in bytes: people write them by hand.
@@ -30,7 +30,7 @@ pub struct Configured {
     pub scheme: String,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// What its users may set, without secrets; handed to it as it is.
+    /// Settings of its users, without secrets; handed to it unchanged.
     pub settings: Map<String, Value>,
     /// The profile it gets when nobody names one.
     pub profile: Option<String>,
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<Vec<Configured>> {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(fail(cause)),
     };
-    // It says what is run: whoever may write it may act for whoever reads it.
+    // The file names a program to run: its writers can act for its readers.
     if metadata.permissions().mode() & 0o022 != 0 {
         return Err(
             Error::new(ErrorKind::PermissionDenied, "use plug-ins from", &*shown)

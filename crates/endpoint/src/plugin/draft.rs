@@ -34,7 +34,7 @@ pub(super) struct Unfinished<'a> {
     spec: &'a FileSpec,
     /// The plug-in's name for it, as it wrote it.
     name: String,
-    /// It is the one asked for, and keeps what it held.
+    /// Set if this is the file asked for, and keeps what it held.
     is_held: bool,
 }
 
@@ -105,8 +105,8 @@ impl<'a> Unfinished<'a> {
         Ok(summer.sum())
     }
 
-    /// Whether a segment noted by an earlier run is still there. Without a way to ask, the note is
-    /// believed.
+    /// Returns whether a segment noted by an earlier run is still there. If the plug-in can't be
+    /// asked, the note is believed.
     async fn holds(&self, range: Range<u64>, noted: &Kept) -> Result<bool> {
         let remote = self.remote;
         if !remote.rules.verify {
@@ -167,7 +167,8 @@ fn noted_sum<'n>(noted: &'n Kept, algorithm: Option<&str>) -> Option<&'n str> {
 /// Lets the plug-in remove an unfinished file. It may be gone.
 async fn forget(remote: &Remote, name: &str, path: &[u8]) {
     let ask = Ask::new("discard").with("file", name);
-    // What can't be removed now is in nobody's way: it is hidden, and the next copy replaces it.
+    // A file that can't be removed now is in nobody's way: it is hidden, and the next copy replaces
+    // it.
     let _ = remote.ask(ask, Doing::REMOVE, path).await;
 }
 

@@ -1,4 +1,4 @@
-//! What a plug-in says about one path.
+//! Entries that a plug-in reports about paths.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn read_time(text: &str) -> Option<FileTime> {
     text.is_ascii().then(|| text.parse().ok())?
 }
 
-/// What the names of a listing may be.
+/// Kinds of names in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     /// Single names.

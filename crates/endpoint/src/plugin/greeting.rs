@@ -39,7 +39,7 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 /// Most small files under way at once in a lane on a plug-in's own advice.
 const REQUESTS_AHEAD_MAX: u16 = 64;
 
-/// What a plug-in says of itself.
+/// Description that a plug-in gives of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Greeting {
     #[serde(default)]
@@ -49,7 +49,7 @@ pub(super) struct Greeting {
     /// Names the server that copies among its own files.
     #[serde(default)]
     pub realm: Option<String>,
-    /// Where the address is within the realm.
+    /// Path of the address within the realm.
     #[serde(default)]
     pub root: String,
     #[serde(default)]
@@ -58,7 +58,7 @@ pub(super) struct Greeting {
     pub limits: Limits,
 }
 
-/// What it can do; what is not said it can't.
+/// Abilities of a plug-in; an ability that it does not state is absent.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Abilities {
@@ -66,7 +66,7 @@ pub(super) struct Abilities {
     ascii_names: bool,
     lists: bool,
     pub lists_trees: bool,
-    /// What it says of where a listing stands is still good for another process.
+    /// Marks of a listing stay good for another process.
     pub marks: bool,
     ranges: bool,
     writes: bool,
@@ -87,7 +87,7 @@ pub(super) struct Abilities {
     requests_ahead_max: Option<u16>,
 }
 
-/// How much it takes at once.
+/// Most that a plug-in accepts at once.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub(super) struct Limits {
@@ -128,7 +128,7 @@ impl Greeting {
         wanted.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
     }
 
-    /// What callers branch on.
+    /// Returns the capabilities that callers branch on.
     pub(super) fn capabilities(&self, scheme: &str) -> Capabilities {
         let can = &self.capabilities;
         let least = Capabilities::least(kept_scheme(scheme));

@@ -18,7 +18,7 @@ pub(super) use super::entry::Names;
 pub(super) struct Course {
     names: Names,
     follow: bool,
-    /// Where the next page starts, in the plug-in's own words; `None` at the end.
+    /// Start of the next page, in the plug-in's own words; `None` at the end.
     from: Option<Value>,
 }
 

@@ -21,10 +21,10 @@ use tokio::{
 
 use super::Launch;
 
-/// How much of its last complaints is kept, in bytes.
+/// Longest kept error output, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 
-/// How long a plug-in may take to end by itself once its input has ended.
+/// Longest time a plug-in may take to end by itself once its input has ended.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Between two looks whether it has ended.
@@ -80,15 +80,15 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns how the process ended, if it has.
     pub(super) fn ending(&self) -> Option<String> {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         ending_of(child.as_ref()?)
     }
 }
 
-/// How a process ended. It keeps its number until somebody waits for it, so that its group can
-/// still be killed and nobody else's is.
+/// Returns how a process ended. A process keeps its id until somebody waits for it, so that its
+/// group can still be killed and nobody else's is.
 fn ending_of(child: &Child) -> Option<String> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(Pid::from_child(child)), options).ok()??;
@@ -127,7 +127,7 @@ fn reap(mut child: Child) {
         thread::sleep(LOOK_EVERY);
     }
     kill_group(&child);
-    // It was killed: nothing can keep it.
+    // The process was killed: nothing can keep it.
     let _ = child.wait();
 }
 
@@ -154,7 +154,7 @@ impl Complaints {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Whether all that will ever be said was heard.
+    /// Returns whether everything was read.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }

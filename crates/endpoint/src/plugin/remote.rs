@@ -1,4 +1,4 @@
-//! What can be asked of a plug-in, over a process that is started anew when it dies.
+//! Requests to a plug-in, over a process that is restarted when it dies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,7 +47,7 @@ pub(super) struct Remote {
     launch: Launch,
     address: Vec<u8>,
     pub rules: DraftRules,
-    /// As the first process said it.
+    /// Greeting of the first process.
     pub greeting: Greeting,
     slot: Mutex<Slot>,
 }
@@ -177,7 +177,7 @@ impl Remote {
         if is_same(&entry, &after) {
             return Ok(whole(after, data));
         }
-        // It is whole in memory here: one that has grown large is not read again.
+        // The file is whole in memory here: a file that has grown large is not read again.
         let bytes_max = self.greeting.capabilities(self.scheme()).segment_size_min;
         if after.size <= bytes_max {
             let (data, again) = self.read_whole(path, &after).await?;
@@ -272,7 +272,8 @@ fn whole(entry: Entry, data: Vec<Bytes>) -> Whole {
     }
 }
 
-/// Whether both can be of the same content; what one of them does not tell is not compared.
+/// Returns whether both entries can have the same content. An attribute that one of them lacks is
+/// not compared.
 pub(super) fn is_same(before: &Entry, after: &Entry) -> bool {
     fn agree<T: PartialEq>(before: Option<&T>, after: Option<&T>) -> bool {
         before.is_none() || after.is_none() || before == after
@@ -297,7 +298,7 @@ fn show(scheme: &str, address: &[u8], path: &[u8]) -> String {
     shown_address(shown.as_ref())
 }
 
-/// What a plug-in is told of a file it is to keep.
+/// Adds the attributes that a plug-in is to keep of a file.
 pub(super) fn dressed(ask: Ask, path: &[u8], spec: &FileSpec) -> Ask {
     let partial = same_partial_name(base_name(path), spec);
     attributed(ask.with("path", encode_name(path)), spec.mtime, spec.mode)

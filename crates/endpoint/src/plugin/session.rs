@@ -38,7 +38,7 @@ const READ_BYTES: usize = PAYLOAD_BYTES_MAX + (4 << 10);
 /// Looks for a cancelled request within the time it may take to end.
 const LOOKS: u32 = 4;
 
-/// How long the exit code and last words of a plug-in are waited for, once its output has ended.
+/// Longest wait for the exit code and last words of a plug-in, once its output has ended.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running plug-in that has said hello. Dead ones stay dead.
@@ -52,7 +52,7 @@ pub(super) struct Session {
     pub quiet: Duration,
     pub secrets: Secrets,
     process: Arc<Process>,
-    /// What reads, writes and watches; all of it ends when the session is dropped.
+    /// Chores that read, write and watch; they end when the session is dropped.
     _running: JoinSet<()>,
 }
 
@@ -130,12 +130,12 @@ impl Session {
         }))
     }
 
-    /// Whether the plug-in is gone.
+    /// Returns whether the plug-in is gone.
     pub(super) fn is_dead(&self) -> bool {
         self.board.fate().is_some()
     }
 
-    /// Whether it ever did what it was asked.
+    /// Returns whether the plug-in ever carried out a request.
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Relaxed)
     }
@@ -211,7 +211,7 @@ impl Session {
 pub(super) enum Unstarted {
     /// Starting it again will not help, or it said itself what is wrong.
     Refused(Error),
-    /// It died or hung before it said hello.
+    /// The plug-in died or hung before it said hello.
     Died(Error),
 }
 
@@ -282,7 +282,7 @@ impl Ask {
 
 /// Why a plug-in's output was not read on.
 enum Stop {
-    /// It ended, perhaps in the middle of a message.
+    /// The output ended, perhaps in the middle of a message.
     End {
         torn: bool,
     },
@@ -323,7 +323,7 @@ impl Stop {
     }
 }
 
-/// How the process ended, which may take a moment longer than its output.
+/// Returns how the process ended, which may take a moment longer than its output.
 async fn ending(process: &Process) -> String {
     const LOOKS_MAX: u32 = 500;
     for _ in 0..LOOKS_MAX {
@@ -346,7 +346,7 @@ async fn hear_out(complaints: &Complaints) {
     }
 }
 
-/// What a plug-in writes.
+/// Output of a plug-in.
 struct Output {
     pipe: ChildStdout,
     buffer: BytesMut,
@@ -387,7 +387,7 @@ async fn greet(
     address: Option<&[u8]>,
 ) -> Result<Result<Value, Refusal>, Stop> {
     let message = Message::of(&hello(launch, address));
-    // One that has ended is found out below.
+    // A plug-in that has ended is detected below.
     let _ = input.write_all(message.line.as_bytes()).await;
     match output.next().await? {
         Piece::Answer(Answer::Hello(hello)) => Ok(Ok(hello)),

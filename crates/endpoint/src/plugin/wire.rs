@@ -18,7 +18,7 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// several streams share a pipe fairly.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 256 << 10;
 
-/// What a plug-in did that the protocol does not allow, in words that follow "the plug-in".
+/// A plug-in's breach of the protocol, in words that follow "the plug-in".
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault(pub String);
 
@@ -37,17 +37,17 @@ pub(super) enum Answer {
     Refused(Refusal),
     /// `len` bytes of a range follow.
     Data { id: u64, len: usize },
-    /// It takes so many bytes more of what is written.
+    /// The plug-in accepts so many more bytes of a write.
     Credit { id: u64, bytes: u64 },
-    /// It is still at it.
+    /// The plug-in still works on the request.
     Alive { id: u64 },
-    /// It did what was asked.
+    /// The plug-in did what was asked.
     Done { id: u64, result: Map<String, Value> },
-    /// It could not.
+    /// The plug-in could not do it.
     Failed { id: u64, refusal: Refusal },
 }
 
-/// What a [`Decoder`] makes of the bytes so far.
+/// A piece that a [`Decoder`] makes of the bytes so far.
 #[derive(Debug)]
 pub(super) enum Piece {
     /// A whole line.
@@ -161,7 +161,7 @@ impl Decoder {
         Ok(Some(Piece::Answer(answer)))
     }
 
-    /// Whether the output may end here.
+    /// Returns whether the output may end here.
     pub(super) fn is_between_messages(&self, buffer: &BytesMut) -> bool {
         self.payload.is_none() && buffer.is_empty()
     }

@@ -36,7 +36,8 @@ pub fn without_lent_rights(mode: u32) -> u32 {
     mode & !0o6000
 }
 
-/// Whether a file system says so of what it does not keep, as SMB, FUSE and FAT do, or that only an owner may change it.
+/// Returns whether an error means that a file system does not keep an attribute, as on SMB, FUSE
+/// and FAT, or that only an owner may change it.
 #[must_use]
 pub fn is_refused(cause: Errno) -> bool {
     matches!(
@@ -78,7 +79,7 @@ pub(super) fn not_kept(
     not_kept_of(refused, (mode, mtime), (found.mode(), told))
 }
 
-/// As that, of what was found in another way: a mode, and a time where there is one.
+/// Counts as [`not_kept`] does, for a mode and perhaps a time that were found in another way.
 #[must_use]
 pub fn not_kept_of(
     refused: Unkept,
@@ -115,7 +116,7 @@ pub(super) fn set_file_times(file: &File, times: &Timestamps) -> Result<(), Errn
     rustix::fs::futimens(file, &as_last_read(times.last_modification, &found))
 }
 
-/// The same of what lies at a path.
+/// Sets the times of the entry at a path.
 pub(super) fn set_times_at(path: &Path, times: &Timestamps, flags: AtFlags) -> Result<(), Errno> {
     let found = rustix::fs::statat(CWD, path, flags)?;
     let times = as_last_read(times.last_modification, &found);
@@ -131,7 +132,7 @@ pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io:
     let set_mode = |mode| rustix::fs::fchmod(file, mode);
     let set_times = |times: &_| set_file_times(file, times);
     let refused = set((mode, set_mode), (mtime, set_times))?;
-    // What can't be looked at was set all the same.
+    // Attributes that can't be looked at were set all the same.
     let found = file.metadata().ok();
     Ok(found.map_or(refused, |found| not_kept(refused, (mode, mtime), &found)))
 }
@@ -146,7 +147,7 @@ pub fn seal_directory(path: &Path, entry: &Entry) -> Result<Unkept> {
     let fail = |cause| Error::io("set the attributes of", show(path), cause).at(Locus::Destination);
     let refused = set((entry.mode, set_mode), (entry.mtime, set_times));
     let refused = refused.map_err(|cause| fail(cause.into()))?;
-    // What can't be looked at was set all the same.
+    // Attributes that can't be looked at were set all the same.
     let found = fs::metadata(path).ok();
     Ok(found.map_or(refused, |found| {
         not_kept(refused, (entry.mode, entry.mtime), &found)

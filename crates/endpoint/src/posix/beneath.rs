@@ -45,7 +45,7 @@ const NOBODY: u32 = 65_534;
 /// Which links are followed on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    /// Those that stay beneath the directory.
+    /// Links that stay beneath the directory.
     Inside,
     /// None.
     Never,
@@ -62,9 +62,9 @@ pub struct Beneath {
 /// A path that can be used now.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// How to get there.
+    /// Path to use.
     pub path: PathBuf,
-    /// What people call it, where that is another path.
+    /// Path to show to people, if it differs.
     shown: Option<PathBuf>,
     /// The directory or file the path goes through.
     _through: Option<Arc<OwnedFd>>,
@@ -81,7 +81,7 @@ impl Place {
         }
     }
 
-    /// What was opened.
+    /// Returns the place of an opened file or directory.
     #[must_use]
     pub fn opened(found: OwnedFd) -> Self {
         Self {
@@ -91,14 +91,14 @@ impl Place {
         }
     }
 
-    /// The same, called so.
+    /// Returns the place with another path to show.
     #[must_use]
     pub fn called(self, shown: PathBuf) -> Self {
         let shown = Some(shown);
         Self { shown, ..self }
     }
 
-    /// What people call it.
+    /// Returns the path to show to people.
     #[must_use]
     pub fn shown(&self) -> &Path {
         self.shown.as_deref().unwrap_or(&self.path)
@@ -124,7 +124,8 @@ impl Beneath {
         Self::open_root_at(path, follow, true)
     }
 
-    /// As [`Self::open_root`], where a link that is the directory's own name counts only if `leads`. Blocks.
+    /// Opens a root as [`Self::open_root`] does; a link that is the directory's own name counts
+    /// only if `leads`. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -187,7 +188,8 @@ impl Beneath {
         })
     }
 
-    /// Whether the directory is one of the system's own: of `/proc`, `/sys` and the like, which hold no data of anybody. Blocks.
+    /// Returns whether the directory is one of the system's own: of `/proc`, `/sys` and the like,
+    /// which hold no data of anybody. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -196,12 +198,12 @@ impl Beneath {
         Ok(SYSTEM_FILES.contains(&kind))
     }
 
-    /// Whether somebody removed the directory. Blocks.
+    /// Returns whether somebody removed the directory. Blocks.
     pub(super) fn is_removed(&self) -> bool {
         fstat(&self.root).is_ok_and(|found| found.st_nlink == 0)
     }
 
-    /// The same as on a kernel that has no `openat2`.
+    /// Resolves step by step, as on a kernel that has no `openat2`.
     #[must_use]
     pub fn by_steps(self) -> Self {
         Self {

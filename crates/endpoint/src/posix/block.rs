@@ -35,7 +35,7 @@ impl Block {
         Self { bytes }
     }
 
-    /// What is in it. Growing beyond its room moves it to other memory.
+    /// Returns the block's content. Growth beyond its capacity moves it to other memory.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

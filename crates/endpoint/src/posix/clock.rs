@@ -1,4 +1,4 @@
-//! How exactly file systems keep the times of files.
+//! Precision with which file systems keep the times of files.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ const PROBE: FileTime = FileTime {
     nanos: 123_456_789,
 };
 
-/// What was learnt of the clocks of file systems, by their device.
+/// Learnt clocks of file systems, by their device.
 #[derive(Debug, Clone, Default)]
 pub struct Clocks(Arc<Mutex<HashMap<u64, Option<u32>>>>);
 

@@ -84,14 +84,14 @@ fn open_directory(path: &Path) {
 }
 
 impl Posix {
-    /// As [`Endpoint::keep_private`](crate::Endpoint::keep_private).
+    /// Hides a directory as [`Endpoint::keep_private`](crate::Endpoint::keep_private) does.
     pub(super) fn hide(&self, path: &[u8], mode: u32) -> Boxed<'_, ()> {
         let (this, path) = (self.clone(), path.to_vec());
         let kept = self.blocking(move || {
             let place = this.directory(&path)?;
             let given = fs::metadata(&place.path).map_or(0, |found| found.mode());
             let mode = Mode::from_raw_mode(mode & given & 0o777 | 0o700);
-            // Where modes are not kept, nothing is kept private either.
+            // Without modes, nothing is kept private either.
             let _ = rustix::fs::chmodat(CWD, &place.path, mode, AtFlags::empty());
             Ok(())
         });

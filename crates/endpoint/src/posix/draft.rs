@@ -49,11 +49,12 @@ pub struct Draft {
     place: Place,
     ledger: Option<Ledger>,
     rules: DraftRules,
-    /// It has its final name, or can't get it any more.
+    /// Set once the draft has its final name, or can't get it any more.
     ended: AtomicBool,
-    /// What lay under the final name when a large file was begun.
+    /// Entry under the final name when a large file was begun.
     replaces: Option<Look>,
-    /// What another writer left, or still writes, under the name that is tried first.
+    /// Unfinished copy that another writer left, or still writes, under the name that is tried
+    /// first.
     beside: Option<PathBuf>,
     /// The kernel lets one thread at a time write to a file. Waiting here sleeps; waiting there
     /// spins.
@@ -183,13 +184,13 @@ impl Draft {
         Ok((draft, segments))
     }
 
-    /// Where the unfinished copy of `path` lies that comes from `origin`.
+    /// Returns the path of the unfinished copy of `path` that comes from `origin`.
     #[must_use]
     pub fn partial_path(path: &Path, origin: &str) -> PathBuf {
         partial_path(path, origin)
     }
 
-    /// What people call its final path.
+    /// Returns the final path as shown to people.
     pub(super) fn shown(&self) -> &Path {
         self.place.shown()
     }
@@ -312,7 +313,8 @@ impl Draft {
         self.publish_with(spec, self.rules.fsync)
     }
 
-    /// As [`Draft::publish`], flushed to the disk if `fsync` whatever the rules say. Blocks.
+    /// Publishes as [`Draft::publish`] does, flushed to the disk if `fsync` whatever the rules say.
+    /// Blocks.
     ///
     /// # Errors
     /// As [`Draft::publish`].
@@ -387,7 +389,7 @@ impl Draft {
         };
         match linked {
             Ok(()) => Ok(()),
-            // One that can do neither is looked at.
+            // For a file system that can do neither, look first.
             Err(_) if to.symlink_metadata().is_err() => fs::rename(from, to).map_err(fail),
             Err(_) => Err(self.conflict("something else got this name meanwhile")),
         }
@@ -395,7 +397,8 @@ impl Draft {
 
     fn set_attributes(&self, spec: &FileSpec) -> io::Result<Unkept> {
         if spec.mode.is_none() {
-            // It was made for nobody else to read. Where modes are not kept, nothing of the source's is lost.
+            // The file was made for nobody else to read. If modes are not kept, nothing of the
+            // source's is lost.
             let usual = Mode::from_raw_mode(usual_mode(&self.place.path)?);
             let _ = rustix::fs::fchmod(&self.file, usual);
         }
@@ -447,7 +450,7 @@ impl Drop for Draft {
     }
 }
 
-/// Whether a file can't be made as another user's lies under its name.
+/// Returns whether a file can't be made because another user's lies under its name.
 fn is_anothers(cause: &io::Error) -> bool {
     matches!(
         cause.kind(),

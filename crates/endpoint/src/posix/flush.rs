@@ -1,4 +1,5 @@
-//! What a file system says of writes only when a file is closed, and what it holds then.
+//! Write errors that a file system reports only when a file is closed, and the content it then
+//! holds.
 
 #![expect(unsafe_code, reason = "std and rustix drop what close returns")]
 

@@ -1,4 +1,4 @@
-//! Where files are written and read: beneath a root, and through no link.
+//! Access to files beneath a root, through no link.
 
 use std::{
     ffi::OsStr,
@@ -36,7 +36,8 @@ struct Last {
 const OPENED_MAX: Duration = Duration::from_secs(1);
 
 impl Ground {
-    /// Where `path` below `root` is; directories above it are made if `make`. Blocks.
+    /// Returns the place of `path` below `root`, and makes the directories above it if `make`.
+    /// Blocks.
     pub(super) fn place(&self, root: &Path, path: &[u8], make: bool) -> Result<Place> {
         let plain = below(root, path);
         let (parent, name) = split(path);
@@ -63,8 +64,8 @@ impl Ground {
         Ok(Place::opened(found).called(plain))
     }
 
-    /// Where `path` below `root` is, to be read: beneath the directory that was opened first, whatever came to be in a place of it.
-    /// Blocks.
+    /// Returns the place of `path` below `root` for reading: beneath the directory that was opened
+    /// first, whatever replaced a directory on the path. Blocks.
     pub(super) fn source(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         let (parent, name) = split(path);
@@ -126,7 +127,7 @@ impl Ground {
     }
 }
 
-/// What is said of a path that can't be come to.
+/// Returns the error for a path that can't be reached.
 fn on_the_way(path: &Path, cause: Errno) -> Error {
     let error = match cause {
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR => {
@@ -139,7 +140,7 @@ fn on_the_way(path: &Path, cause: Errno) -> Error {
     error.at(Locus::Destination)
 }
 
-/// Whether who asks for a list of it named a file, or something below one.
+/// Returns whether the caller asked to list a file, or something below one.
 fn is_or_lies_in_file(path: &Path) -> bool {
     match std::fs::symlink_metadata(path) {
         Ok(found) => found.is_file(),
@@ -147,7 +148,7 @@ fn is_or_lies_in_file(path: &Path) -> bool {
     }
 }
 
-/// What is said of a path that can't be read.
+/// Returns the error for a path that can't be read.
 fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
     let error = match cause {
         Errno::NOTDIR if operation == "list" && is_or_lies_in_file(path) => {

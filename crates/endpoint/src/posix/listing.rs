@@ -21,7 +21,7 @@ pub struct PosixListing {
     pages: Option<fs::ReadDir>,
     /// Read when it was opened: most directories are small, and this saves a change of threads.
     first: Option<Vec<Entry>>,
-    /// That was all.
+    /// Set at the end of the listing.
     ended: bool,
     /// The first name that can't be looked at, told when the others were, with how many there are.
     unseen: Option<(Error, u64)>,
@@ -39,7 +39,7 @@ impl PosixListing {
         Self::acting(Actor::oneself(), &Place::plain(path), follow)
     }
 
-    /// The same; further pages are read with these rights.
+    /// Lists with the rights of `actor`, which reads further pages too.
     pub(super) fn acting(actor: Actor, place: &Place, follow: bool) -> Result<Self> {
         let path = place.shown().to_owned();
         let mut pages = fs::read_dir(&place.path)

@@ -44,7 +44,7 @@ pub(super) fn own_path(path: &Path) -> PathBuf {
     partial_path(path, &new_word())
 }
 
-/// Where the record of an unfinished copy lies.
+/// Returns the path of the record of an unfinished copy.
 pub(super) fn ledger_path(partial: &Path) -> PathBuf {
     let text = partial.as_os_str().as_bytes();
     let stem = text.strip_suffix(PARTIAL_SUFFIX.as_bytes()).unwrap_or(text);
@@ -53,7 +53,8 @@ pub(super) fn ledger_path(partial: &Path) -> PathBuf {
     ))
 }
 
-/// Whether an open file lies under this path. SMB and others may number it anew each time; then what it is like tells.
+/// Returns whether an open file lies under this path. SMB and others may number it anew each time;
+/// then its attributes decide.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let number = |it: &Metadata| (it.dev(), it.ino());
     let looks = |it: &Metadata| (it.len(), it.mtime(), it.mtime_nsec());
@@ -67,7 +68,7 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    /// What its record says is there.
+    /// Segments that its record lists.
     pub(super) kept: Vec<Kept>,
 }
 
@@ -126,7 +127,7 @@ pub(super) fn usual_mode(path: &Path) -> io::Result<u32> {
     })
 }
 
-/// What lies under the name of an unfinished copy.
+/// State of the path of an unfinished copy.
 enum There {
     /// A file of this user's own, under no other name.
     Own(File),

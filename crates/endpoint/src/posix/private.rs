@@ -1,4 +1,4 @@
-//! Who may read what a process makes.
+//! Read permissions of files that a process makes.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ pub fn keep_private() {
     let _ = BEFORE.set(before.as_raw_mode());
 }
 
-/// Whether a mode lets others do less than those of directories that are made without one most often do.
+/// Returns whether a mode permits others less than the usual mode of a directory made without one.
 #[must_use]
 pub fn hides(mode: u32) -> bool {
     mode & 0o055 != 0o055

@@ -1,4 +1,4 @@
-//! Where paths lead, whatever links are on the way.
+//! Resolves paths through all links.
 
 use std::path::{Path, PathBuf};
 

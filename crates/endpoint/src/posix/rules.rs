@@ -1,13 +1,13 @@
 //! The rules by which files are written, here and elsewhere.
 
-/// How unfinished files are treated.
+/// Rules for unfinished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftRules {
     /// Read back what was written and compare checksums.
     pub verify: bool,
     /// Flush each file to the disk before it gets its final name.
     pub fsync: bool,
-    /// What has a file's final name is replaced; otherwise the file is refused.
+    /// Replace a file that has the final name; otherwise the file is refused.
     pub replaces: bool,
 }
 

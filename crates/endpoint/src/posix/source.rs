@@ -53,7 +53,7 @@ pub struct SourceFile {
     entry: Entry,
     path: PathBuf,
     sparse: bool,
-    /// When anything of it changed last, be it a time that was put back.
+    /// Time of the last change to anything of it, be it a time that was put back.
     changed: (i64, i64),
     /// All that it holds, where what is said of its size may not be so: files of /proc say 0, those of /sys a page.
     untold: Option<Vec<u8>>,
@@ -68,7 +68,7 @@ impl SourceFile {
         Self::open_at(&Place::plain(path), follow)
     }
 
-    /// The same of a place. Blocks.
+    /// Opens the file at a place. Blocks.
     ///
     /// # Errors
     /// As [`SourceFile::open`].
@@ -137,7 +137,7 @@ impl SourceFile {
         Ok(())
     }
 
-    /// As it was when opened.
+    /// Returns the entry as it was when the file was opened.
     #[must_use]
     pub fn entry(&self) -> &Entry {
         &self.entry
@@ -149,7 +149,7 @@ impl SourceFile {
         &self.file
     }
 
-    /// Whether it occupies less than its size.
+    /// Returns whether the file occupies less than its size.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         self.sparse
@@ -200,7 +200,7 @@ impl SourceFile {
     /// # Errors
     /// [`ErrorKind::Changed`].
     pub fn confirm(&self) -> Result<()> {
-        // What is held was read at once, and its time may be that of each look.
+        // The held content was read at once, and the file's time may be that of each look.
         if self.untold.is_some() {
             return Ok(());
         }

@@ -15,7 +15,7 @@ pub(super) fn refuse_special(operation: &'static str, place: &Place) -> Result<(
     };
     let mut kind = there.file_type();
     if kind.is_symlink() {
-        // What /dev/stdout leads to is meant, not the link, which is everybody's.
+        // The target of /dev/stdout is meant, not the link, which is everybody's.
         if leads_to_open_file(&place.path) {
             return Err(special_there(operation, show(place.shown())));
         }
@@ -29,7 +29,7 @@ pub(super) fn refuse_special(operation: &'static str, place: &Place) -> Result<(
     Err(special_there(operation, show(place.shown())))
 }
 
-/// Whether a link leads to what some process has open.
+/// Returns whether a link leads to a file that some process has open.
 fn leads_to_open_file(link: &Path) -> bool {
     let mut at = link.to_owned();
     for _ in 0..LINKS_MAX {
@@ -45,7 +45,7 @@ fn leads_to_open_file(link: &Path) -> bool {
     false
 }
 
-/// That something is at a destination that must not be replaced.
+/// Returns the error for a special file at a destination, which must not be replaced.
 pub(crate) fn special_there(operation: &'static str, shown: String) -> Error {
     Error::new(ErrorKind::Conflict, operation, shown)
         .cause("a device, a pipe or a socket is there")
