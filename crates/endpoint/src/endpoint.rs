@@ -1,8 +1,8 @@
 //! The one shape of all storage: list, read ranges, write whole files, continue unfinished ones.
 //!
-//! What an endpoint can and can't do is data ([`Capabilities`]); copy branches on it and never on
-//! the protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the
-//! empty path is the root itself.
+//! Abilities of an endpoint are data ([`Capabilities`]); copy branches on them and never on the
+//! protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the empty
+//! path is the root itself.
 
 use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
@@ -26,7 +26,8 @@ pub use crate::{
     relative::{base_name, join},
 };
 
-/// A future that a lane can own. What makes one is compiled where it stands, an `async fn` again in every crate that awaits it.
+/// A future that a lane can own. A function that returns one is compiled in its own crate, an
+/// `async fn` again in every crate that awaits it.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The bytes of one range, in order.
@@ -54,12 +55,12 @@ pub struct Entry {
     pub kind: Kind,
     /// Bytes of a file.
     pub size: u64,
-    /// Last change of its content, where a listing reports it.
+    /// Last change of its content, if a listing reports it.
     pub mtime: Option<FileTime>,
-    /// Time at which the store accepted it, where a listing reports that rather than the file's own
+    /// Time at which the store accepted it, if a listing reports that rather than the file's own
     /// time: for people to read, never to compare files by.
     pub stored: Option<FileTime>,
-    /// Permission bits (`07777`), where known.
+    /// Permission bits (`07777`), if known.
     pub mode: Option<u32>,
     /// Store's own name of this version (an ETag).
     pub version: Option<Box<str>>,
@@ -88,7 +89,7 @@ pub struct Whole {
     pub entry: Entry,
     /// Its bytes, in order.
     pub data: Vec<Bytes>,
-    /// Their checksum, compared with the store's own where it has one.
+    /// Their checksum, compared with the store's own if it has one.
     pub checksum: Checksum,
 }
 
@@ -110,7 +111,7 @@ pub struct Parcel {
 pub struct LentSegment {
     /// Token from the writer. Never a secret.
     pub token: String,
-    /// Which one it is.
+    /// Index of the segment.
     pub index: u64,
     /// Its bytes.
     pub range: Range<u64>,
@@ -119,19 +120,20 @@ pub struct LentSegment {
 /// Condition on a path for a write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing is there.
+    /// Path without an entry.
     Absent,
-    /// The store still calls what is there by this [`Entry::version`].
+    /// Path whose entry the store still calls by this [`Entry::version`].
     Version(Box<str>),
 }
 
 /// A directory being listed.
 pub trait Listing: Send {
-    /// The next entries in no particular order; empty at the end. Bounded by the endpoint. After a
-    /// temporary error the same call may be made again, and fails again where it can't go on.
+    /// Returns the next entries in no particular order; empty at the end. The endpoint bounds their
+    /// number. After a temporary error the call may be repeated, and fails again if the listing
+    /// can't go on.
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>>;
 
-    /// Returns the position behind the last page, for [`Endpoint::list_on`]; `None` where a listing
+    /// Returns the position behind the last page, for [`Endpoint::list_on`]; `None` if a listing
     /// can only be started anew.
     fn mark(&self) -> Option<Vec<u8>> {
         None
@@ -155,9 +157,9 @@ pub trait Reader: Send + Sync {
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
-    /// Streams `range`, of which nothing is an empty one. It ends with an error if fewer bytes are there.
+    /// Streams `range`, which may be empty. The stream ends with an error if fewer bytes are there.
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>>;
-    /// Fails with [`crate::ErrorKind::Changed`] unless the file still is what was opened.
+    /// Fails with [`crate::ErrorKind::Changed`] unless the file is still the opened one.
     fn confirm(&self) -> Boxed<'_, Result<()>>;
 }
 
@@ -165,21 +167,25 @@ pub trait Reader: Send + Sync {
 pub trait Writer: Send + Sync {
     /// Bytes of each segment but the last.
     fn segment_size(&self) -> u64;
-    /// Segments an earlier run stored, checked again where that is cheaper than to send again.
+    /// Returns the segments an earlier run stored, checked again if that is cheaper than sending
+    /// them again.
     fn kept(&self) -> Vec<(u64, Checksum)>;
-    /// Stores a segment, or a run of them; returns the checksum of the range that the destination holds then.
+    /// Stores a segment, or a run of them. Returns the checksum of the range that the destination
+    /// holds then.
     fn write(&self, index: u64, range: Range<u64>, body: ByteStream)
     -> Boxed<'_, Result<Checksum>>;
-    /// Segments that one [`Writer::write`] may bring in a row, by the first one's index and the range of all.
+    /// Returns how many segments one [`Writer::write`] may bring in a row, by the first one's index
+    /// and the range of all.
     fn run_max(&self) -> u64 {
         1
     }
-    /// Gives the file its attributes and its final name; `whole` is what the destination must hold.
+    /// Gives the file its attributes and its final name; the destination must hold `whole`.
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>>;
-    /// Forgets the unfinished file: what it is a copy of is gone.
+    /// Forgets the unfinished file: its source is gone.
     fn discard(&self) -> Boxed<'_, ()>;
 
-    /// Waits until all segments are on their way, for [`Writer::finish_ahead`]. The whole's checksum; `None` where nothing is gained.
+    /// Waits until all segments are on their way, for [`Writer::finish_ahead`]. Returns the whole's
+    /// checksum; `None` if nothing is gained.
     fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
         Box::pin(async { None })
     }
@@ -197,7 +203,8 @@ pub trait Writer: Send + Sync {
         index.saturating_mul(self.segment_size())
     }
 
-    /// Finishes what [`Endpoint::create_open_ended`] began at `size` bytes: all segments below are there, what lies beyond is cut off.
+    /// Finishes a file of [`Endpoint::create_open_ended`] at `size` bytes: all segments below are
+    /// there, and longer content is cut off.
     fn finish_at(&self, _size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             Err(
@@ -207,8 +214,8 @@ pub trait Writer: Send + Sync {
         })
     }
 
-    /// Makes the segments written so far survive a crash of the machine that holds them, and says
-    /// whether they do now. A store that only answers for what it keeps has nothing to do.
+    /// Makes the segments written so far survive a crash of the machine that holds them. Returns
+    /// whether they do now. A store that acknowledges only durable segments has nothing to do.
     fn settle(&self) -> Boxed<'_, Result<bool>> {
         Box::pin(async { Ok(false) })
     }
@@ -219,7 +226,8 @@ pub trait Writer: Send + Sync {
         None
     }
 
-    /// Takes a segment that another process wrote, with the checksum and the receipt that it was given.
+    /// Accepts a segment that another process wrote, with the checksum and the receipt that it was
+    /// given.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a receipt that is none, [`ErrorKind::Unsupported`] where nothing is
@@ -240,7 +248,7 @@ pub trait Writer: Send + Sync {
 pub trait Endpoint: Send + Sync {
     /// Returns the capabilities.
     fn capabilities(&self) -> Capabilities;
-    /// The address of `path` for people. Never a secret.
+    /// Returns the address of `path` for people. Never a secret.
     fn show(&self, path: &[u8]) -> String;
     /// Returns the entry at `path`; `None` when nothing is there. A final symbolic link is followed
     /// if asked.
@@ -253,11 +261,12 @@ pub trait Endpoint: Send + Sync {
     fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>>;
     /// Returns the target of the symbolic link at `path`.
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>>;
-    /// Why nothing can be written, of what is only read from.
+    /// Returns the error for a write to an endpoint that is only read from.
     fn read_only(&self, path: &[u8]) -> Error {
         unsupported("write", self.show(path)).at(Locus::Destination)
     }
-    /// Fails where nothing can be written at all: asked before anything is, so that nobody hears it of each file.
+    /// Fails if nothing can be written at all. Callers ask before any write, so that the error is
+    /// not repeated for each file.
     ///
     /// # Errors
     /// [`Endpoint::read_only`].
@@ -285,8 +294,8 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Starts a large file of which nobody knows the length yet, or continues it; whatever
-    /// [`FileSpec::size`] says is ignored. It ends with [`Writer::finish_at`].
+    /// Starts a large file of unknown length, or continues it; ignores [`FileSpec::size`]. It ends
+    /// with [`Writer::finish_at`].
     fn create_open_ended<'a>(
         &'a self,
         path: &'a [u8],
@@ -299,8 +308,8 @@ pub trait Endpoint: Send + Sync {
             ))
         })
     }
-    /// Takes over what a writer on another machine noted of the unfinished file at `path`, so that
-    /// it is found when the file is continued here. What was noted here already wins.
+    /// Adopts the note of another machine's writer of the unfinished file at `path`, so that the
+    /// file can be continued here. A note on this machine takes precedence.
     fn adopt<'a>(
         &'a self,
         _path: &'a [u8],
@@ -309,8 +318,8 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
-    /// Writes a segment of the file at `path` that a writer elsewhere lent, and says its checksum and a
-    /// receipt, which that writer is to [`Writer::take`].
+    /// Writes a segment of the file at `path` that a writer elsewhere lent. Returns its checksum
+    /// and a receipt, which that writer is to [`Writer::take`].
     fn write_lent<'a>(
         &'a self,
         path: &'a [u8],
@@ -329,11 +338,11 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Makes the directories above the root, where the store has any.
+    /// Makes the directories above the root, if the store has any.
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async move { Err(self.read_only(b"")) })
     }
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and those above it. Returns whether it is new.
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
@@ -348,14 +357,14 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(self.read_only(path)) })
     }
 
-    /// Keeps a directory that was just made to its user while things are put into it, where `mode` will let others do less than they
-    /// may now. Where modes are not kept, nothing is kept private either.
+    /// Keeps a new directory to its user while it is being filled, if `mode` permits others less
+    /// than they may now. Without modes, nothing is kept private either.
     fn keep_private<'a>(&'a self, _path: &'a [u8], _mode: u32) -> Boxed<'a, ()> {
         Box::pin(async {})
     }
 
     /// Seals several directories, none of which holds another; one result each, in their order.
-    /// Worth more than as many [`Endpoint::seal_directory`] where requests travel far.
+    /// Cheaper than as many [`Endpoint::seal_directory`] if requests travel far.
     fn seal_directories<'a>(
         &'a self,
         wanted: &'a [(Vec<u8>, Entry, bool)],
@@ -369,15 +378,15 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Starts to list everything below the directory at `path` at once, names being paths relative
-    /// to it and directories coming before what they hold; `None` where directories have to be
-    /// listed one at a time.
+    /// Starts to list everything below the directory at `path` at once: names are paths relative to
+    /// it, and directories precede their content. Returns `None` if directories have to be listed
+    /// one at a time.
     fn list_tree<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
         Box::pin(async { Ok(None) })
     }
 
-    /// Goes on with a listing of `path`, of the directory or the whole tree, from a mark it left,
-    /// as if it had never been interrupted. What changed meanwhile may be told as it was or is.
+    /// Continues a listing of `path`, of the directory or the whole tree, from a mark it left, as
+    /// if never interrupted. Entries that changed meanwhile may be reported in either state.
     fn list_on<'a>(
         &'a self,
         path: &'a [u8],
@@ -386,8 +395,8 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("go on listing", self.show(path))) })
     }
 
-    /// Reads several small files; one result each, in their order. Worth more than as many
-    /// [`Endpoint::get`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    /// Reads several small files; one result each, in their order. Cheaper than as many
+    /// [`Endpoint::get`] if [`Capabilities::bundle_bytes_max`] is not 0.
     fn get_all<'a>(&'a self, wanted: &'a [(Vec<u8>, Entry)]) -> Boxed<'a, Vec<Result<Whole>>> {
         Box::pin(async move {
             let mut found = Vec::with_capacity(wanted.len());
@@ -398,8 +407,8 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Stores several small files; one result each, in their order. Worth more than as many
-    /// [`Endpoint::put`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    /// Stores several small files; one result each, in their order. Cheaper than as many
+    /// [`Endpoint::put`] if [`Capabilities::bundle_bytes_max`] is not 0.
     fn put_all(&self, parcels: Vec<Parcel>) -> Boxed<'_, Vec<Result<()>>> {
         Box::pin(async move {
             let mut stored = Vec::with_capacity(parcels.len());
@@ -434,8 +443,8 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("remove", self.show(path))) })
     }
 
-    /// Lets whoever gets the pass do one thing with the file at `path`, for as long as `lifetime`, at the store
-    /// itself and without our credentials.
+    /// Returns a presigned URL: its holder may do one thing with the file at `path`, for as long as
+    /// `lifetime`, at the store itself and without our credentials.
     fn pass<'a>(
         &'a self,
         path: &'a [u8],
@@ -450,18 +459,18 @@ pub trait Endpoint: Send + Sync {
         Unkept::default()
     }
 
-    /// The way to the endpoint and back, once something measured it; `None` where it is not remote.
+    /// Returns the round-trip time to the endpoint, once measured; `None` if it is not remote.
     fn round_trip(&self) -> Option<Duration> {
         None
     }
 
-    /// The caps its requests and bytes are held to, where its profile has some.
+    /// Returns the caps on its requests and bytes, if its profile has some.
     fn limits(&self) -> Option<&Limits> {
         None
     }
 
-    /// Names the server where it copies among its own files: an endpoint can
-    /// [`Endpoint::copy_within`] what another with the same realm has [`Endpoint::locate`]d.
+    /// Names the server if it copies among its own files: an endpoint can [`Endpoint::copy_within`]
+    /// a file that another with the same realm has [`Endpoint::locate`]d.
     fn realm(&self) -> Option<String> {
         None
     }
@@ -471,7 +480,8 @@ pub trait Endpoint: Send + Sync {
         path.to_vec()
     }
 
-    /// Names what its files lie in: endpoints that name the same reach each other's. `None` where that can't be told.
+    /// Names the system that holds its files: endpoints that name the same reach each other's.
+    /// Returns `None` if that is unknown.
     fn system(&self) -> Option<String> {
         self.realm()
     }
@@ -489,7 +499,8 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async { Ok(self.capabilities().mtime_step_ns) })
     }
 
-    /// Removes what an upload of what comes from `origin` to `path` left over that was ended by force after the file had its name.
+    /// Removes the remainder of an upload from `origin` to `path` that was killed after the file
+    /// had its name.
     fn forget_unfinished<'a>(&'a self, _path: &'a [u8], _origin: &'a str) -> Boxed<'a, ()> {
         Box::pin(async {})
     }

@@ -1,4 +1,4 @@
-//! The one error of the hands: what, while doing what, to what, and whether to retry.
+//! The one error of the hands: its kind, the operation, the subject, and whether to retry.
 
 use std::{error, fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 
@@ -32,9 +32,9 @@ pub enum ErrorKind {
     TimedOut,
     /// The other side asks us to come back later.
     Busy,
-    /// Stopped because somebody asked.
+    /// Stopped on request.
     Cancelled,
-    /// None of the above.
+    /// Any other error.
     Other,
 }
 
@@ -141,7 +141,7 @@ impl Error {
         Self::io("listen on", address.to_string(), cause).hint(format!("{why}{another}"))
     }
 
-    /// Says whether a retry can help, where the kind alone does not.
+    /// Sets whether a retry can help, if the kind alone does not decide it.
     #[must_use]
     pub fn status_is(mut self, status: Status) -> Self {
         self.status = status;
@@ -159,7 +159,7 @@ impl Error {
         }
     }
 
-    /// Says where it went wrong.
+    /// Sets the place of the error.
     #[must_use]
     pub fn at(mut self, locus: Locus) -> Self {
         self.locus = locus;
@@ -180,7 +180,7 @@ impl Error {
         self
     }
 
-    /// Says what to try, for people.
+    /// Sets the hint for people.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -266,7 +266,7 @@ impl Error {
         &self.subject
     }
 
-    /// The error underneath in words; where there is none, what went wrong.
+    /// Returns the underlying error in words; without one, the kind of failure.
     pub fn cause_text(&self) -> String {
         match &self.cause {
             Some(cause) => cause.to_string(),
@@ -371,7 +371,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// A name as it is, but for what would break the line or the terminal.
+/// A name without the characters that would break the line or the terminal.
 struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {

@@ -13,15 +13,16 @@ pub struct FileSpec {
     pub mtime: Option<FileTime>,
     /// Kept at the destination: permission bits.
     pub mode: Option<u32>,
-    /// The source's full address. With size, mtime and version it names what an unfinished copy
-    /// is a copy of.
+    /// The source's full address. With size, mtime and version it identifies the source of an
+    /// unfinished copy.
     pub origin: Arc<str>,
-    /// The source's own version, where it has one.
+    /// The source's own version, if it has one.
     pub version: Option<Box<str>>,
 }
 
 impl FileSpec {
-    /// Names exactly what is copied: another value means that an unfinished copy starts anew.
+    /// Returns the identity of the copied content: another value means that an unfinished copy
+    /// starts anew.
     #[must_use]
     pub fn identity(&self) -> String {
         let text = format!(

@@ -1,12 +1,12 @@
 //! FTP servers: `ftp://`, and `ftps://` with TLS.
 //!
-//! An own client, since none of those there are keeps several sessions, reads ranges and says which
-//! of the server's answers are worth trying again; what is needed of the protocol is little. Names
-//! and attributes come from MLST and MLSD (RFC 3659): a server without them is refused, because
-//! what LIST prints can't be read for sure. Data connections are passive. A large file is written
-//! to a hidden name one segment after the other (REST and STOR), so that a killed copy goes on, then
-//! gets its time (MFMT), its mode (SITE CHMOD) and its name. Which segments are there is noted on
-//! this machine.
+//! The client is our own, since no existing one keeps several sessions, reads ranges and reports
+//! which of the server's answers are worth a retry; little of the protocol is needed. Names and
+//! attributes come from MLST and MLSD (RFC 3659): a server without them is refused, because the
+//! output of LIST can't be read for sure. Data connections are passive. A large file is written to
+//! a hidden name one segment after the other (REST and STOR), so that a killed copy goes on. Then
+//! it gets its time (MFMT), its mode (SITE CHMOD) and its name. A note on this machine lists the
+//! segments that are there.
 
 mod facts;
 mod host;
@@ -152,7 +152,7 @@ fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
                     .cause(format!("no password for {user}"))
                     .hint("put it into a profile or ~/.netrc"));
             }
-            // RFC 1635: what an anonymous user gives as a password doesn't matter.
+            // The password of an anonymous user doesn't matter (RFC 1635).
             Some(_) | None => ("anonymous".to_owned(), Secret::new("anonymous@")),
         },
     };
@@ -189,10 +189,10 @@ impl Remote {
             .at(Locus::Source))
     }
 
-    /// Reads as many bytes as were told, then looks again.
+    /// Reads as many bytes as were reported, then looks again.
     async fn read_whole(self: &Arc<Self>, full: &[u8], told: &Entry) -> Result<Whole> {
         let (mut data, mut summer) = (Vec::new(), Summer::default());
-        // Also of one that is said to be empty: what it holds says whether it is.
+        // Read a file that is reported as empty too: its content decides.
         let whole = 0..told.size;
         let mut download = self.download(full.to_vec(), whole, told.size).await?;
         download.look();
@@ -306,7 +306,7 @@ impl Endpoint for Ftp {
             if !self.remote.sets_times.load(Relaxed) {
                 return Ok(None);
             }
-            // Nothing can be tried beside what the address itself names.
+            // Beside the address's own file nothing can be tried.
             if path.is_empty() {
                 return Ok(CAPABILITIES.mtime_step_ns);
             }

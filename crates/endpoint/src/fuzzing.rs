@@ -1,5 +1,5 @@
-//! Ways into the parsers of what comes from outside, for the fuzz targets alone. Each takes any
-//! bytes, and panics when something does not hold that must.
+//! Entries to the parsers of outside input, for the fuzz targets alone. Each accepts any bytes, and
+//! panics when an invariant fails.
 
 /// A page of an Azure container's listing.
 pub fn azure_listing(data: &[u8]) {

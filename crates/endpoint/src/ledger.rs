@@ -96,7 +96,7 @@ impl Ledger {
         Self::begin(path, file, head, kept)
     }
 
-    /// Starts the ledger at `path` with `head` and what is `kept`, in place of any that is there.
+    /// Starts the ledger at `path` with `head` and `kept`, in place of any that is there.
     pub(crate) fn start(path: PathBuf, head: &Head, kept: &[Kept]) -> io::Result<Self> {
         let file = open(&path)?;
         Self::begin(path, file, head, kept)
@@ -119,7 +119,8 @@ impl Ledger {
         })
     }
 
-    /// Puts what a ledger on another machine says at `path`, unless there is one of the same copy.
+    /// Puts the note of another machine's ledger at `path`, unless there is a ledger of the same
+    /// copy.
     pub(crate) fn adopt(path: &Path, identity: &str, note: &str) -> io::Result<()> {
         let is_ours = |head: Option<Head>| head.is_some_and(|head| head.identity == identity);
         let there = Self::load(path).map(|(head, _)| head);
@@ -156,7 +157,7 @@ impl Ledger {
     }
 }
 
-/// Opens what is at `path`, or makes it.
+/// Opens the file at `path`, or makes it.
 fn open(path: &Path) -> io::Result<File> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -165,14 +166,16 @@ fn open(path: &Path) -> io::Result<File> {
     options.create(true).write(true).truncate(false).open(path)
 }
 
-/// The ledger of an unfinished copy whose name tells nobody who writes it: one process has it at a time.
+/// The ledger of an unfinished copy whose name does not show its writer: one process has it at a
+/// time.
 pub(crate) struct Claim {
     path: PathBuf,
     file: File,
 }
 
 impl Claim {
-    /// Takes the ledger at `path` until what [`Claim::start`] returns is dropped; `None` while another process has it.
+    /// Claims the ledger at `path` until the result of [`Claim::start`] is dropped; `None` while
+    /// another process has it.
     pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -181,7 +184,7 @@ impl Claim {
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(cause) => return Err(cause.into()),
         }
-        // Whoever had it may have removed it between the two calls.
+        // Its former holder may have removed it between the two calls.
         let opened = file.metadata()?;
         let is_there = fs::metadata(path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino()));

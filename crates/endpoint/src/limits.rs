@@ -1,10 +1,10 @@
 //! The caps of a profile, enforced: requests at once, requests a second, bytes a second.
 //!
 //! [`Limits`] are shared by every endpoint that is opened with a profile, both ends of a copy
-//! included, and may change while requests are under way. [`Limited`] holds any endpoint to them:
-//! a request waits for its place, then for its moment; payload waits for the rate, in pieces, so
-//! that streams share it evenly. Nobody who has a place waits for another one, with one exception
-//! that [`Limited`] takes care of: what is written may be a stream that is being read.
+//! included, and may change while requests are under way. [`Limited`] holds any endpoint to them: a
+//! request waits for its place, then for its moment; payload waits for the rate, in pieces, so that
+//! streams share it evenly. No holder of a place waits for another place, with one exception that
+//! [`Limited`] handles: a written stream may be one that is being read.
 
 mod excuse;
 mod file;
@@ -32,7 +32,7 @@ pub use throttle::Throttle;
 
 use crate::{Result, config::Profile, endpoint::ByteStream};
 
-/// Requests at once where no cap is set: more than there ever are.
+/// Requests at once if no cap is set: more than there ever are.
 const NO_CAP: usize = 1 << 24;
 
 /// Most bytes that wait for the rate together: streams take turns of this size.
@@ -69,7 +69,7 @@ pub struct Limits {
 struct State {
     caps: Mutex<Caps>,
     places: Arc<Gate>,
-    /// In requests rather than bytes.
+    /// Rate of starts, in requests rather than bytes.
     starts: Throttle,
     rate: Throttle,
     /// The caps were changed.
@@ -96,7 +96,7 @@ impl Limits {
         limits
     }
 
-    /// Changes the caps. Who waits follows at once; requests under way are not called back.
+    /// Changes the caps. Waiting requests follow at once; requests under way are not called back.
     pub fn set(&self, caps: Caps) {
         let state = &self.state;
         let mut now = state.caps.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,11 @@
-//! TCP connections over distance: set up for bulk data, and watched for what their path is like.
+//! TCP connections over distance: set up for bulk data, with their path observed.
 //!
-//! [`posthaste_plan::fleet`] decides who sets their pace. A connection tells it what the kernel says
-//! while it sends. Where BBR is right it gets BBR with its next bulk data: BBR paces what is sent at
-//! what it has seen delivered, which holds short requests back. Bulk data that is still being sent
-//! when most of the others have ended gets it, too, and estimates anew if it has it: at the start
-//! BBR doubles its rate every round trip, while otherwise it would take seconds to use the room.
+//! [`posthaste_plan::fleet`] decides the pace. A connection reports the kernel's statistics to it
+//! while it sends. If BBR is right, the connection gets it with its next bulk data: BBR paces data
+//! at the rate it has seen delivered, which holds short requests back. Bulk data that is still
+//! being sent when most of the others have ended gets it, too, and estimates anew if it has it. At
+//! the start BBR doubles its rate every round trip, while otherwise it would take seconds to use
+//! the room.
 
 mod counted;
 mod humble;
@@ -33,12 +34,12 @@ pub use counted::Counted;
 pub(crate) use humble::Humble;
 pub(crate) use kernel::acknowledged;
 
-/// From here on a path is long, and its sockets are set up for distance. On shorter ones the
-/// kernel's own choices cost less.
+/// Round trip from which a path is long, and its sockets are set up for distance. On shorter ones
+/// the kernel's own choices cost less.
 pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 
-/// Bytes without an answer after which what is known to be bulk data may get BBR: by then the first
-/// round trips are over, in which it would send less.
+/// Bytes without an answer after which known bulk data may get BBR: by then the first round trips
+/// are over, in which it would send less.
 const BULK_BYTES: usize = 384 << 10;
 
 /// Bytes without an answer after which data of unknown kind may get BBR: more than a bundle of
@@ -67,7 +68,7 @@ impl Fleet {
     }
 }
 
-/// The fleets of all who have connected to a server.
+/// Fleets of all connections, by server.
 #[derive(Debug, Default)]
 pub struct Fleets {
     known: Mutex<HashMap<IpAddr, Weak<Fleet>>>,
@@ -97,7 +98,7 @@ impl Fleets {
         if Duration::from_micros(rtt.into()) < LONG_PATH {
             return Line::near(stream);
         }
-        // Most of what is read here is a message, and most of what is sent is bulk data.
+        // Most reads here are messages, and most writes are bulk data.
         let is_bulk = Arc::new(AtomicBool::new(true));
         Line::far(stream, self.of(host), is_bulk)
     }
@@ -138,12 +139,12 @@ struct Far {
 pub struct Line {
     stream: TcpStream,
     far: Option<Far>,
-    /// At its other end is a proxy that reads the requests.
+    /// Set if a proxy that reads the requests is at the other end.
     through_proxy: bool,
 }
 
 impl Line {
-    /// On a short path.
+    /// Returns a connection on a short path.
     pub(crate) fn near(stream: TcpStream) -> Self {
         kernel::prepare(&stream);
         Self {
@@ -165,7 +166,8 @@ impl Line {
         self.through_proxy
     }
 
-    /// Over distance; `is_bulk` tells whether large requests are bulk data as soon as that shows.
+    /// Returns a connection over distance; `is_bulk` is set if large requests are bulk data as soon
+    /// as that shows.
     pub(crate) fn far(stream: TcpStream, fleet: Arc<Fleet>, is_bulk: Arc<AtomicBool>) -> Self {
         kernel::prepare(&stream);
         let far = Far {

@@ -27,18 +27,18 @@ pub enum Location {
     },
     /// A path on a host that runs an SSH server.
     Sftp {
-        /// The user, when it is not what `ssh` would take.
+        /// The user, if not `ssh`'s default.
         user: Option<String>,
         /// The host, or its alias in `ssh_config`.
         host: String,
-        /// The port, when it is not what `ssh` would take.
+        /// The port, if not `ssh`'s default.
         port: Option<u16>,
         /// Absolute, or relative to the login directory when written as `/~/path`.
         path: Vec<u8>,
     },
     /// A bucket or container of another object store and a key or prefix in it.
     Bucket {
-        /// Which kind of store.
+        /// Kind of store.
         store: Store,
         /// The bucket or container.
         bucket: String,
@@ -49,7 +49,7 @@ pub enum Location {
     Server(Server),
     /// `user@host:path`: a path on a host where posthaste is started over SSH.
     Host {
-        /// The user, when it is not what `ssh` would take.
+        /// The user, if not `ssh`'s default.
         user: Option<String>,
         /// The host, or its alias in `ssh_config`.
         host: String,
@@ -124,11 +124,11 @@ impl Protocol {
 pub struct Server {
     /// Protocol of the server.
     pub protocol: Protocol,
-    /// The user, where the address names one.
+    /// The user, if the address names one.
     pub user: Option<String>,
     /// The host; a name, or an address without brackets.
     pub host: String,
-    /// The port, where it is not the protocol's own.
+    /// The port, if not the protocol's own.
     pub port: Option<u16>,
     /// Absolute, with the slash; empty for the root. Percent-escapes are undone.
     pub path: Vec<u8>,
@@ -153,7 +153,7 @@ impl Location {
             return Self::parse_host(bytes, &shown);
         };
         let server = |protocol| Self::parse_server(protocol, rest, &shown);
-        // RFC 3986, section 3.1: in whatever case it is written.
+        // The scheme may be in any case (RFC 3986, section 3.1).
         let scheme = &*scheme.to_ascii_lowercase();
         match scheme {
             b"file" => Ok(local(rest)),
@@ -315,7 +315,8 @@ impl Location {
     }
 }
 
-/// An address as it may be shown: without a password, and without the query of a web address, which may be a signature.
+/// Returns an address as it may be shown: without a password, and without the query of a web
+/// address, which may be a signature.
 #[must_use]
 pub fn shown_address(text: &OsStr) -> String {
     let shown = text.to_string_lossy();
@@ -420,7 +421,7 @@ fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at(cut.unwrap_or(rest.len()))
 }
 
-/// Splits what follows `?`.
+/// Splits off the text after `?`.
 fn split_query(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
     match rest.iter().position(|&byte| byte == b'?') {
         Some(cut) => (&rest[..cut], Some(&rest[cut + 1..])),
@@ -428,7 +429,7 @@ fn split_query(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The path with its percent-escapes undone; as it is where one is broken.
+/// Undoes the percent-escapes of a path; returns it unchanged if one is broken.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let decoded = std::str::from_utf8(path).ok().and_then(crate::web::decode);
     decoded

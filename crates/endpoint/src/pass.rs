@@ -12,9 +12,9 @@ use crate::Checksum;
 /// Operation that a presigned URL permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
-    /// To read the object.
+    /// Read of the object.
     Read,
-    /// To write it: these bytes alone, which the store checks.
+    /// Write of the object: these bytes alone, which the store checks.
     Write(BodySum),
 }
 
@@ -50,7 +50,7 @@ impl BodySum {
     }
 }
 
-/// The address, which is a secret as long as it is good: it is never shown.
+/// Presigned URL, which is a secret while it is valid: it is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pass {
     /// `https://host/path?query`, or `http://`.

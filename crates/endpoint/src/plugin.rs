@@ -1,9 +1,9 @@
 //! Stores that other programs reach: a plug-in is a process that speaks a line protocol on its
 //! standard input and output (`docs/reference/plugin-protocol.md`), written in any language.
 //!
-//! One process serves one address, many requests at a time. Nothing it says is believed: lines,
-//! payloads, names and figures have limits, and what breaks them ends the process. Requests under
-//! way then fail as temporary, and the next one starts it anew.
+//! One process serves one address, many requests at a time. Its output is not trusted: lines,
+//! payloads, names and figures have limits, and exceeding them ends the process. Requests under way
+//! then fail as temporary, and the next one restarts it.
 
 mod board;
 mod call;
@@ -47,11 +47,11 @@ use wire::{decode_name, encode_name};
 /// Time limits of a plug-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Until it says hello.
+    /// Time limit of the hello.
     pub greeted: Duration,
     /// Between two messages about a request that waits for it.
     pub quiet: Duration,
-    /// To end what was cancelled.
+    /// Time limit for ending a cancelled request.
     pub cancelled: Duration,
 }
 
@@ -75,7 +75,7 @@ pub struct Launch {
     pub command: Vec<OsString>,
     /// Settings of its users, without secrets.
     pub settings: Map<String, Value>,
-    /// Credentials: told in its first line, never in arguments or the environment.
+    /// Credentials: passed in its first line, never in arguments or the environment.
     pub profile: BTreeMap<String, String>,
     /// Time limits.
     pub patience: Patience,
@@ -120,7 +120,7 @@ impl Launch {
         }
     }
 
-    /// Starts it just to hear what it is and can do.
+    /// Starts the plug-in only to read its description and abilities.
     ///
     /// # Errors
     /// As [`Plugin::open`].
@@ -156,7 +156,7 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Starts the plug-in for `address`, which is what follows `scheme://`.
+    /// Starts the plug-in for `address`, the text after `scheme://`.
     ///
     /// # Errors
     /// The plug-in's own; the system's when it can't be started; [`ErrorKind::Unsupported`] when it

@@ -1,7 +1,7 @@
 //! Local files.
 //!
-//! The blocking halves, [`SourceFile`] and [`Draft`], are what the engine's local fast path is
-//! made of; [`Posix`] wraps them for copies whose other end is remote.
+//! The engine's local fast path is made of the blocking halves, [`SourceFile`] and [`Draft`];
+//! [`Posix`] wraps them for copies whose other end is remote.
 
 mod attributes;
 mod beneath;
@@ -69,7 +69,7 @@ use crate::{
 /// Bytes read, summed and written at a time: stays in a core's L2 cache.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// Bytes of a segment of a large local file, and so what a crash loses for each lane.
+/// Bytes of a segment of a large local file, and so the loss of each lane in a crash.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
 /// Fewest bytes of a segment that comes from elsewhere: the last ones end one by one, which takes
@@ -95,7 +95,7 @@ pub struct Posix {
     clocks: Clocks,
     ground: Arc<Ground>,
     unkept: Arc<UnkeptCount>,
-    /// Directories were listed with links followed: what is read then may be links.
+    /// Set once directories were listed with links followed: later reads may be of links.
     follows: Arc<AtomicBool>,
 }
 
@@ -140,7 +140,7 @@ impl Posix {
         async move { actor.blocking(call).await }
     }
 
-    /// Counts what a call says is not kept.
+    /// Counts the attributes that a call reports as not kept.
     async fn noting(&self, done: impl Future<Output = Result<Unkept>> + Send) -> Result<()> {
         done.await.map(|unkept| self.note(unkept))
     }
@@ -180,7 +180,7 @@ impl Posix {
         self.ground.directory(&self.root, path)
     }
 
-    /// Runs a blocking call on where `path` is, as [`Posix::place`] says.
+    /// Runs a blocking call on the place of `path`, from [`Posix::place`].
     fn placed<T: Send + 'static>(
         &self,
         path: &[u8],
@@ -204,7 +204,7 @@ impl Posix {
         self.actor.run(|| Ok(self.clocks.step_ns(&path)))
     }
 
-    /// Counts what something arrived without.
+    /// Counts the attributes that an entry arrived without.
     pub fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
@@ -257,7 +257,8 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     }
 }
 
-/// Stores a small file under its final name, and tells what of it the file system refuses to keep. Blocks.
+/// Stores a small file under its final name. Returns the attributes that the file system refuses to
+/// keep. Blocks.
 ///
 /// # Errors
 /// The system's; [`crate::ErrorKind::Corrupt`] when what was written reads back differently.

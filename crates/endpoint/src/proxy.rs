@@ -1,5 +1,5 @@
-//! Proxies between here and servers that speak HTTP, as the environment names them to other programs too: `HTTPS_PROXY`,
-//! `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
+//! Proxies to servers that speak HTTP, as the environment names them to other programs too:
+//! `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
 
 use std::{fmt, io, net::IpAddr, sync::Arc};
 
@@ -18,11 +18,11 @@ use crate::{Error, ErrorKind, Result, config, dial::Dialler, line::Line};
 /// Cause in the error if a proxy refuses a client that shows no login.
 pub(crate) const LOGIN_WANTED: &str = "it wants a user and a password";
 
-/// Which proxy leads where.
+/// Proxies by target.
 #[derive(Clone, Default)]
 pub(crate) struct Proxies(Option<Arc<Matcher>>);
 
-/// Nothing of it: addresses of proxies hold passwords.
+/// Hides everything: addresses of proxies hold passwords.
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
@@ -74,7 +74,8 @@ impl Proxies {
         self.0.is_some()
     }
 
-    /// The proxy on the way to `uri`. No other host leads to this one, nor to what is on this link alone.
+    /// Returns the proxy on the way to `uri`. None is used for this host, nor for hosts on this
+    /// link alone.
     fn before(&self, uri: &Uri) -> Option<Intercept> {
         let host = uri.host()?.trim_matches(['[', ']']);
         let is_here = match host.parse() {
@@ -91,7 +92,7 @@ impl Proxies {
         proxy.basic_auth().cloned()
     }
 
-    /// The way to `uri` through a proxy; `None` where none leads there.
+    /// Connects to `uri` through a proxy; `None` if none leads there.
     ///
     /// # Errors
     /// The system's, and the proxy's refusal.
@@ -228,7 +229,7 @@ mod tests {
                 let head = String::from_utf8(head).unwrap();
                 noted.lock().unwrap().push(head.to_ascii_lowercase());
                 stream.write_all(answer.as_bytes()).await.unwrap();
-                // Behind a tunnel is whoever sends back what comes.
+                // An echo server is behind a tunnel.
                 if let Ok(byte) = stream.read_u8().await {
                     stream.write_u8(byte).await.unwrap();
                 }

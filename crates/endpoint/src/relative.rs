@@ -1,4 +1,4 @@
-//! Paths relative to where an endpoint was opened: bytes, with `/` between names.
+//! Paths relative to an endpoint's root: bytes, with `/` between names.
 
 /// Appends `name` to a relative path.
 #[must_use]
@@ -12,7 +12,7 @@ pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     [path, b"/", name].concat()
 }
 
-/// The path of what is called `name` beside what lies at `path`.
+/// Returns the path of `name` beside the entry at `path`.
 #[must_use]
 pub(crate) fn beside(path: &[u8], name: &[u8]) -> Vec<u8> {
     let folder = path.len() - base_name(path).len();

@@ -68,11 +68,11 @@ const UNSUPPORTED: u32 = 8;
 /// Host to log in to, and the means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// The user, when it is not what `ssh` would take.
+    /// The user, if not `ssh`'s default.
     pub user: Option<String>,
     /// The host, or its alias in `ssh_config`.
     pub host: String,
-    /// The port, when it is not what `ssh` would take.
+    /// The port, if not `ssh`'s default.
     pub port: Option<u16>,
     /// Options as in `ssh_config`, `Name=value`.
     pub options: Vec<String>,

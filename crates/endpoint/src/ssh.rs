@@ -1,7 +1,6 @@
 //! Runs `ssh`, and interprets its error messages.
 //!
-//! `ssh` brings everything people have set up: `ssh_config`, keys, agent, `known_hosts`,
-//! `ProxyJump`.
+//! `ssh` brings people's whole setup: `ssh_config`, keys, agent, `known_hosts`, `ProxyJump`.
 
 use std::{
     process::Stdio,
@@ -30,11 +29,11 @@ const CIPHERS_USUAL: [&str; 2] = [
     "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
 ];
 
-/// Longest to wait for what `ssh` is configured to do, which takes it milliseconds.
+/// Longest wait for the configuration of `ssh`, which takes it milliseconds.
 const CONFIGURED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The ciphers to propose to `host` instead of what `ssh` would: the same, those first that cost the
-/// least on this processor. `None` where they are configured, by whomever, or nothing is known.
+/// Returns the ciphers to propose to `host`: those of `ssh`, the cheapest on this processor first.
+/// Returns `None` if they are configured, by whomever, or nothing is known.
 pub(crate) async fn ciphers(host: &Host) -> Option<String> {
     if !has_aes() {
         return None;
@@ -43,8 +42,8 @@ pub(crate) async fn ciphers(host: &Host) -> Option<String> {
     aes_first(&found.ok()??)
 }
 
-/// Returns whether a host that `ssh` is to reach has an address, as far as can be told: what only a host on the way may know
-/// passes. Blocking.
+/// Returns whether a host that `ssh` is to reach has an address, as far as can be known: a name
+/// that only a host on the way may know passes. Blocking.
 pub(crate) fn knows(host: &Host) -> bool {
     let mut command = command(host).into_std();
     command.args(["-G", "--", &host.host]).stdin(Stdio::null());
@@ -73,7 +72,7 @@ async fn configured_ciphers(host: &Host) -> Option<String> {
     Some(ciphers.trim().to_owned())
 }
 
-/// AES in Galois/Counter mode before all else, where nobody chose another order.
+/// Puts AES in Galois/Counter mode first, if nobody chose another order.
 fn aes_first(ciphers: &str) -> Option<String> {
     if !CIPHERS_USUAL.contains(&ciphers) {
         return None;
@@ -102,8 +101,8 @@ fn has_aes() -> bool {
     }
 }
 
-/// `ssh` with the options for `host`, all but where to log in and what to do there. It never asks
-/// for a password, and ends with its owner.
+/// Returns `ssh` with the options for `host`, without the login and the command. It never asks for
+/// a password, and ends with its owner.
 pub(crate) fn command(host: &Host) -> Command {
     let mut command = Command::new("ssh");
     command.args([
@@ -132,8 +131,8 @@ pub(crate) fn command(host: &Host) -> Command {
     command
 }
 
-/// A running `ssh`. It is ended and waited for when this is dropped: nothing of it is left behind, and
-/// nothing of it is heard any more.
+/// A running `ssh`. Dropping it ends the process and waits for it: nothing of it remains, and its
+/// output is discarded.
 pub(crate) struct Running(pub Child);
 
 /// Longest wait for a killed process, in steps of a millisecond: the system needs a few, a busy one
@@ -170,7 +169,7 @@ impl Complaints {
         Self { text, collecting }
     }
 
-    /// All of them, where the output has ended.
+    /// Returns the whole text, once the output has ended.
     pub(crate) async fn all(&self) -> String {
         for _ in 0..LATE_STEPS {
             if self.collecting.is_finished() {

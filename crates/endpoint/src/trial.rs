@@ -21,14 +21,15 @@ pub(crate) const PROBE: FileTime = FileTime {
 /// A second, in nanoseconds.
 pub(crate) const SECOND_NS: u32 = 1_000_000_000;
 
-/// Bytes of the first trial of how fast a place takes what is written, and by how much the next one is larger.
+/// Bytes of the first trial of a place's write speed, and the factor by which the next one is
+/// larger.
 const FIRST_BYTES: usize = 1 << 20;
 const GROWTH: usize = 4;
-/// A trial that took so long tells more than what it began with.
+/// Duration after which a trial shows more than its start.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
-/// Measures how fast a place takes what is written: writes a file there and removes it, then a larger one, of `bytes_max` at most.
-/// Returns the bytes of the last one, and how long that took.
+/// Measures how fast a place accepts writes: writes a file there and removes it, then a larger one,
+/// of `bytes_max` at most. Returns the bytes of the last one, and its duration.
 ///
 /// # Errors
 /// Those of writing.
@@ -37,7 +38,7 @@ pub async fn measure_writes(
     bytes_max: usize,
 ) -> Result<(usize, Duration)> {
     let path = trial_name(b"probe");
-    // Nothing on the way can make it smaller.
+    // Random bytes: nothing on the way can compress them.
     let mut block = vec![0; FIRST_BYTES];
     getrandom::fill(&mut block).map_err(|cause| {
         Error::new(ErrorKind::Other, "draw", "random bytes").cause(cause.to_string())
@@ -69,7 +70,8 @@ pub async fn measure_writes(
     }
 }
 
-/// Sees that a place is no other name of one that is here, where `is_here` looks for a name: whatever is written there would be this.
+/// Checks that a place is no other name of one that is here: `is_here` looks for a name, and a file
+/// written there would appear here.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] where it is; those of writing there.
@@ -128,8 +130,9 @@ async fn has_trial(
     found
 }
 
-/// Measures how fast a place gives what is read: reads the first bytes of a file, then more of those that follow, `bytes_max` in
-/// all at most. Returns the bytes of the last reading, and how long that took.
+/// Measures how fast a place delivers reads: reads the first bytes of a file, then more of those
+/// that follow, `bytes_max` in all at most. Returns the bytes of the last reading, and its
+/// duration.
 ///
 /// # Errors
 /// Those of reading.
@@ -152,7 +155,8 @@ pub async fn measure_reads(reader: &dyn Reader, bytes_max: u64) -> Result<(u64, 
     }
 }
 
-/// Learns how exactly times are kept beside `path`, in nanoseconds; `None` where none is, which `unkept` does not count.
+/// Learns the step in which times are kept beside `path`, in nanoseconds; `None` if none is kept,
+/// which `unkept` does not count.
 ///
 /// # Errors
 /// Those of writing and looking.

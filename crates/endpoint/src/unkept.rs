@@ -9,9 +9,9 @@ use std::{
 /// refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unkept {
-    /// Without their mode.
+    /// Number without their mode.
     pub modes: u64,
-    /// Without their modification time.
+    /// Number without their modification time.
     pub times: u64,
 }
 
@@ -32,12 +32,12 @@ impl UnkeptCount {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
     }
 
-    /// All of it.
+    /// Returns all counts.
     pub(crate) fn get(&self) -> Unkept {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves out the time of a file that was made to learn whether times are kept.
+    /// Discounts the time of a file that was made to learn whether times are kept.
     pub(crate) fn without_trial(&self) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counted.times = counted.times.saturating_sub(1);

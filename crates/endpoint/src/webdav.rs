@@ -1,9 +1,9 @@
 //! WebDAV servers: `webdav://` and `webdavs://`.
 //!
-//! What is written gets its name when it is whole: it is put beside it under a hidden name, looked
-//! at, and moved. A file is one stream, since RFC 4918 has no way to write a range; a killed copy
-//! starts the file anew. Modification times are sent as nginx and ownCloud take them, but no server
-//! has to keep them.
+//! A file gets its name when it is whole: it is uploaded beside it under a hidden name, checked,
+//! and moved. A file is one stream, since RFC 4918 has no way to write a range; a killed copy
+//! starts the file anew. Modification times are sent as nginx and ownCloud accept them, but no
+//! server has to keep them.
 
 mod can;
 mod change;
@@ -164,7 +164,7 @@ impl Shelf {
         }
     }
 
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and those above it. Returns whether it is new.
     async fn make_directory(&self, full: &[u8]) -> Result<bool> {
         let mut missing = vec![full.to_vec()];
         let mut made = false;
@@ -262,7 +262,7 @@ impl Endpoint for WebDav {
 
     fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async move {
-            // Nothing can be tried beside what the address itself names.
+            // Beside the address's own file nothing can be tried.
             if path.is_empty() {
                 return Ok(None);
             }

@@ -5,7 +5,7 @@ use quick_xml::{Reader, escape::resolve_predefined_entity, events::Event};
 
 /// An element that just ended.
 pub(crate) struct Ended<'a> {
-    /// The element it is in; empty for the outermost, and for one nobody knows.
+    /// Name of the enclosing element; empty for the outermost, and for unknown ones.
     pub above: &'static str,
     pub name: &'static str,
     /// The text in it.

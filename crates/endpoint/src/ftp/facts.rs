@@ -18,7 +18,7 @@ pub(super) struct Features {
     pub(super) restart: bool,
     /// Reads a range: RANG (draft-bryan-ftp-range).
     pub(super) range: bool,
-    /// Tells permission bits.
+    /// Set if the server reports permission bits.
     pub(super) modes: bool,
     /// UTF8.
     pub(super) utf8: bool,
@@ -54,7 +54,7 @@ impl Features {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) entry: Entry,
-    /// A size is told: one that is not is not zero.
+    /// Set if a size is reported: an unreported size is not zero.
     pub(super) has_size: bool,
     /// Set for the directory that was asked for, or the one above it.
     pub(super) is_itself: bool,
@@ -69,7 +69,8 @@ impl Told {
     }
 }
 
-/// Reads a line of facts: `type=file;size=3;modify=20260102030405; name`. `None` for what is none.
+/// Reads a line of facts: `type=file;size=3;modify=20260102030405; name`. Returns `None` for any
+/// other line.
 pub(super) fn told_of(line: &[u8]) -> Option<Told> {
     let cut = line.iter().position(|&byte| byte == b' ')?;
     let (facts, name) = (std::str::from_utf8(&line[..cut]).ok()?, &line[cut + 1..]);
@@ -110,7 +111,7 @@ fn kind_of(value: &str) -> Kind {
     match &*value {
         "file" => Kind::File,
         "dir" | "cdir" | "pdir" => Kind::Directory,
-        // Servers differ in what they call a link, and some add where it points.
+        // Servers name links differently, and some add the target.
         other if other.starts_with("os.unix=slink") || other.starts_with("os.unix=symlink") => {
             Kind::Link
         }
@@ -134,7 +135,7 @@ fn time_of(text: &str) -> Option<FileTime> {
     )
 }
 
-/// Writes a time, to the second: what every server takes.
+/// Writes a time, to the second: every server accepts that.
 pub(super) fn show_time(time: FileTime) -> String {
     let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
     let [year, month, day] = dates::civil_from_days(days);

@@ -1,4 +1,4 @@
-//! A server: where it is, how connections to it are protected, and what it turned out to do.
+//! A server: its address, the protection of connections to it, and its observed behaviour.
 
 use std::{
     io,
@@ -117,9 +117,9 @@ impl Host {
         Ok(stream)
     }
 
-    /// Protects a connection. A session's data connections resume the TLS session of its own control
-    /// connection, which servers insist on: `config` is the session's. That takes TLS 1.2: tickets of
-    /// 1.3 serve once, and servers hand out fewer than there are files.
+    /// Protects a connection. A session's data connections resume the TLS session of its own
+    /// control connection, which servers insist on: `config` is the session's. That takes TLS 1.2:
+    /// tickets of 1.3 serve once, and servers hand out fewer than there are files.
     pub(super) async fn protect(
         &self,
         stream: Box<dyn Wire>,

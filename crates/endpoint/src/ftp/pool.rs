@@ -14,13 +14,13 @@ use crate::{
     limits::{Gate, Pass},
 };
 
-/// Sessions where the profile says nothing: servers often allow ten to an address.
+/// Sessions if the profile sets none: servers often allow ten to an address.
 pub(super) const SESSIONS_USUAL: usize = 8;
 
-/// Most sessions whatever the profile says.
+/// Most sessions, whatever the profile says.
 pub(super) const SESSIONS_MAX: usize = 64;
 
-/// A session that was idle for longer is asked whether it still lives.
+/// Idle time after which a session is checked before use.
 const ASKED_AFTER: Duration = Duration::from_secs(10);
 
 /// The sessions with a server.
@@ -54,7 +54,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session of one's own; waits for one where the server or the profile allows no more.
+    /// Leases a session; waits for one if the server or the profile allows no more.
     pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease> {
         loop {
             let pass = self.gate.pass().await;

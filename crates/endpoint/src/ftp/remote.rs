@@ -30,8 +30,8 @@ const CHMOD: &str = "SITE CHMOD";
 /// A path on a server.
 pub(super) struct Remote {
     pub(super) host: Arc<Host>,
-    /// Without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the login
-    /// directory.
+    /// Root without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the
+    /// login directory.
     pub(super) root: Vec<u8>,
     pub(super) rules: DraftRules,
     pub(super) pool: Arc<Pool>,
@@ -71,7 +71,7 @@ pub(super) fn parent_of(full: &[u8]) -> &[u8] {
 }
 
 impl Remote {
-    /// The path as the server is told it.
+    /// Returns the path as the server gets it.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for names FTP has no way to say.
@@ -183,7 +183,7 @@ impl Remote {
         Ok(Some(told))
     }
 
-    /// Gives a directory its time and mode, where the server does that: some only know files.
+    /// Gives a directory its time and mode, if the server does that: some only know files.
     pub(super) async fn dress_folder(
         &self,
         full: &[u8],
@@ -259,7 +259,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Counts what something arrived without.
+    /// Counts the attributes that an entry arrived without.
     fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
@@ -275,8 +275,8 @@ impl Remote {
             .at(Locus::Destination))
     }
 
-    /// Gives a file that is all there its time, its mode and its name. All but the name is asked for
-    /// at once: a hidden file that turns out to be wrong may as well have them.
+    /// Gives a complete file its time, its mode and its name. All but the name is asked for at
+    /// once: a hidden file that turns out to be wrong may as well have them.
     pub(super) async fn publish(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
         let Err(error) = self.try_publish(partial, full, spec).await else {
             return Ok(());
@@ -333,7 +333,8 @@ impl Remote {
         self.rename(lease, from, (partial, full), &ours).await
     }
 
-    /// Counts what the server said that it set and did not, as far as it tells.
+    /// Counts the attributes that the server claims to have set and did not, as far as it reports
+    /// them.
     fn count_unkept(&self, there: &Entry, spec: &FileSpec, dressed: &[Reply]) {
         if dressed.iter().all(Reply::is_done) {
             let modes = self.sets_modes.load(Relaxed)
@@ -355,7 +356,7 @@ impl Remote {
         };
         let secs = |time: Option<FileTime>| time.map(|time| time.secs);
         let is_size = there.kind == Kind::File && there.size == spec.size;
-        // The time alone tells it from another one of that size.
+        // The time alone distinguishes it from another file of that size.
         Ok(is_size && spec.mtime.is_some() && secs(there.mtime) == secs(spec.mtime))
     }
 
@@ -401,7 +402,8 @@ impl Remote {
         }
     }
 
-    /// Renames where a server never renames over what is there. That is kept until it is replaced.
+    /// Renames if a server never renames over an existing file. That file is kept until it is
+    /// replaced.
     async fn replace(
         &self,
         lease: &mut Lease,
@@ -445,7 +447,7 @@ impl Remote {
         lease.session()?.ask(&line("RNTO", to)).await
     }
 
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and those above it. Returns whether it is new.
     pub(super) async fn make_directory(&self, full: &[u8]) -> Result<bool> {
         let mut lease = self.lease().await?;
         let mut missing = vec![full.to_vec()];

@@ -5,7 +5,7 @@ use crate::{Error, ErrorKind, Locus, Status};
 /// Most bytes of an answer: FEAT and HELP fill a page.
 pub(super) const REPLY_BYTES_MAX: usize = 64 << 10;
 
-/// The longest excerpt of an answer that is told, in characters.
+/// Longest reported excerpt of an answer, in characters.
 const EXCERPT_CHARS_MAX: usize = 160;
 
 /// An answer.

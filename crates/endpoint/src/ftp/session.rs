@@ -26,7 +26,7 @@ use crate::{Error, ErrorKind, Locus, Result, clock};
 /// server that loses a command says nothing.
 const SECOND_WITHIN: Duration = Duration::from_secs(3);
 
-/// Longest to wait until a server has put away what it got.
+/// Longest wait until a server has stored its input.
 const STORED_WITHIN: Duration = Duration::from_secs(600);
 
 /// TLS sessions remembered for one login: servers give two with each connection.
@@ -59,7 +59,8 @@ impl Session {
     pub(super) async fn open(host: Arc<Host>) -> Result<Self> {
         match Self::try_open(Arc::clone(&host)).await? {
             Some(session) => Ok(session),
-            // Its answer may yet come and must not be taken for another: a connection of its own.
+            // Its answer may still arrive and must not count as another's: use a connection of its
+            // own.
             None => Self::try_open(Arc::clone(&host)).await?.ok_or_else(|| {
                 let error = host.fail(ErrorKind::TimedOut, "log in at");
                 error.cause("no answer")
@@ -67,7 +68,7 @@ impl Session {
         }
     }
 
-    /// `None` where the server turned out to lose commands that are sent ahead.
+    /// Opens a session; `None` if the server turned out to lose commands that are sent ahead.
     async fn try_open(host: Arc<Host>) -> Result<Option<Self>> {
         let found = lookup_host((host.name.as_str(), host.port)).await;
         let found = found.map_err(|cause| host.broken("connect to", cause))?;
@@ -123,7 +124,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Says whether the server answered all it was asked.
+    /// Logs in. Returns whether the server answered every command.
     async fn log_in(&mut self) -> Result<bool> {
         let host = Arc::clone(&self.host);
         let mut reply = self.ask(format!("USER {}", host.user).as_bytes()).await?;
@@ -183,8 +184,7 @@ impl Session {
         self.answer(ANSWERED_WITHIN).await
     }
 
-    /// Sends commands, each of which may be carried out whatever became of those before, and reads the
-    /// answers: at once, where the server takes that.
+    /// Sends independent commands and reads the answers: all at once, if the server accepts that.
     pub(super) async fn ask_all(&mut self, commands: &[Vec<u8>]) -> Result<Vec<Reply>> {
         let mut replies = Vec::with_capacity(commands.len());
         if self.is_lockstep() {
@@ -280,8 +280,8 @@ impl Session {
         }
     }
 
-    /// Begins to move data: `before` is what must come right before `command` (REST, RANG).
-    /// `None` with the refusal where the server takes one of them not.
+    /// Begins a data transfer: `before` must come right before `command` (REST, RANG). Returns
+    /// `None` with the refusal if the server refuses one of them.
     pub(super) async fn transfer(
         &mut self,
         before: Option<&[u8]>,
@@ -323,7 +323,7 @@ impl Session {
         Ok(begun(reply, data))
     }
 
-    /// Tells a server that has listened before to listen, and at once what for.
+    /// Asks a server that has listened before to listen, and sends the command at once.
     async fn connect_ahead(&mut self, command: &[u8]) -> Result<Result<TcpStream, Reply>> {
         self.tell(&[b"EPSV", command]).await?;
         let listens = self.answer(ANSWERED_WITHIN).await?;
@@ -347,8 +347,8 @@ impl Session {
         self.host.connect(vec![address]).await
     }
 
-    /// Has the server listen; its port. The address is the one we are connected to, whatever it
-    /// says: behind NAT it doesn't know better, and others' addresses are an attack.
+    /// Makes the server listen, and returns its port. The address is the one we are connected to,
+    /// whatever it says: behind NAT it doesn't know better, and others' addresses are an attack.
     async fn passive(&mut self) -> Result<Result<u16, Reply>> {
         if self.knows_epsv {
             let reply = self.ask(b"EPSV").await?;
@@ -374,7 +374,7 @@ impl Session {
         error.cause(format!("the server names no port: \"{}\"", reply.text()))
     }
 
-    /// The answer to what was told.
+    /// Returns the answer to the last command.
     pub(super) async fn told(&mut self) -> Result<Reply> {
         self.answer(ANSWERED_WITHIN).await
     }
@@ -384,13 +384,13 @@ impl Session {
         self.answer(STORED_WITHIN).await
     }
 
-    /// After a data connection was closed early: whatever the server says of it.
+    /// Reads the server's answers after a data connection was closed early.
     pub(super) async fn settle(&mut self, within: Duration) -> Option<Reply> {
         self.answer(within).await.ok()
     }
 }
 
-/// The data connection, where the server goes on.
+/// Returns the data connection, if the server goes on.
 fn begun(reply: Reply, data: TcpStream) -> Result<TcpStream, Reply> {
     match reply.code / 100 {
         1 => Ok(data),

@@ -10,8 +10,8 @@ use super::{
 use crate::{Result, clock};
 use tokio::net::TcpStream;
 
-/// Connections that carry one stream over one segment, at most. So many at 60 ms and 0.1 % loss give CUBIC some 120
-/// Mbit/s; what needs more of them needs another congestion control.
+/// Most connections that carry one stream over one segment. So many at 60 ms and 0.1 % loss give
+/// CUBIC some 120 Mbit/s; a stream that needs more of them needs another congestion control.
 pub const CONNECTIONS_MAX: u8 = 16;
 /// The header that says how many may, in question and answer.
 pub const CONNECTIONS_HEADER: &str = "Posthaste-Connections";
@@ -93,8 +93,8 @@ impl Braid {
     }
 }
 
-/// Opens the connection of this number, from 1 on, of a braid: to the machine at the other end of the first. What
-/// came behind the answer is the second.
+/// Opens the connection of this number, from 1 on, of a braid: to the machine at the other end of
+/// the first. Also returns the bytes behind the answer.
 ///
 /// # Errors
 /// Those of [`connect`], and what the gateway refuses.

@@ -28,9 +28,10 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// A gateway gets this long to reach what it was asked for, which may lie behind further ones.
+/// Time for a gateway to reach its target, which may lie behind further ones.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection on which nothing passes is asked whether it lives after this time, and is given up after four.
+/// Idle time after which the kernel checks that a connection lives; after four failed checks it is
+/// given up.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Gateways on one way.
 pub const HOPS_MAX: usize = 8;
@@ -38,14 +39,15 @@ pub const HOPS_MAX: usize = 8;
 /// TCP settings of one segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The kernel's name of a congestion control, such as `bbr` or `cubic`; the machine's own without.
+    /// Kernel's name of a congestion control, such as `bbr` or `cubic`; without one, the machine's
+    /// own.
     pub congestion: Option<String>,
-    /// Bytes the kernel may hold for each direction: rate times round trip of the segment. Without it the kernel finds
-    /// out, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
+    /// Bytes the kernel may hold for each direction: rate times round trip of the segment. Without
+    /// it the kernel decides, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
     pub buffer: Option<Bytes>,
 }
 
-/// The next gateway, and what opens it.
+/// The next gateway, and the secret that opens it.
 #[derive(Clone)]
 pub struct Hop {
     /// Address at which it listens.
@@ -70,7 +72,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Without gateways.
+    /// Returns the way without gateways.
     #[must_use]
     pub fn straight() -> Self {
         Self {
@@ -80,7 +82,7 @@ impl Way {
     }
 }
 
-/// Sets up the TCP of a segment. What the kernel does not offer was refused at the start.
+/// Sets up the TCP of a segment. Settings that the kernel lacks were refused at the start.
 ///
 /// # Errors
 /// The operating system's.
@@ -94,7 +96,7 @@ pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
         socket.set_tcp_congestion(congestion.as_bytes())?;
     }
     if let Some(buffer) = segment.buffer {
-        // The kernel doubles what it is told, for its own bookkeeping.
+        // The kernel doubles the given size, for its own bookkeeping.
         let bytes = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;
@@ -162,7 +164,7 @@ pub async fn connect(
     }))
 }
 
-/// Reads on from `read` to the empty line. What came behind it is the second.
+/// Reads on from `read` to the empty line. Also returns the bytes behind it.
 ///
 /// # Errors
 /// When it breaks, ends before that, or is longer than 8 KiB.
@@ -196,7 +198,8 @@ pub struct Passage<'a> {
     pub path: &'a [String],
     /// Reservation that the stream belongs to.
     pub reservation: Option<&'a Reserved>,
-    /// Connections that may carry it on the segment to that gateway; a gateway that does not know of such carries it with one.
+    /// Connections that may carry the stream on the segment to that gateway. A gateway without
+    /// braids uses one.
     pub connections: u8,
 }
 
@@ -207,7 +210,7 @@ pub struct Opened {
     pub stream: TcpStream,
     /// Bytes that followed the answer.
     pub early: Vec<u8>,
-    /// Others may join this connection; what passes is in the frames of a braid then.
+    /// Braid that further connections may join; data then travels in its frames.
     pub braid: Option<Braid>,
 }
 
@@ -244,7 +247,7 @@ pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<
     })
 }
 
-/// Sends a head without its empty line, and reads the answer. The braid is what it says of one.
+/// Sends a head without its empty line, and reads the answer and the braid it offers.
 pub(super) async fn exchange(
     mut stream: TcpStream,
     gateway: &Target,

@@ -1,4 +1,4 @@
-//! The gateways somebody knows: `gateways.toml`.
+//! Known gateways: `gateways.toml`.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ struct Known {
     secret_file: PathBuf,
     /// The gateway it lies behind, by name.
     via: Option<String>,
-    /// Which places posthaste's own transfers reach by it.
+    /// Places that posthaste's own transfers reach by it.
     #[serde(default)]
     to: Vec<String>,
 }
@@ -43,7 +43,7 @@ pub struct Gateways {
 }
 
 impl Gateways {
-    /// None, as a file that is not there tells them.
+    /// Returns no gateways, as for a file that does not exist.
     #[must_use]
     pub fn none(file: PathBuf) -> Self {
         Self {
@@ -110,8 +110,8 @@ impl Gateways {
             .collect()
     }
 
-    /// The ways to a place that the file says are to be taken, in the order of the gateways' names, the straight one
-    /// last. A place is judged as it is named: names are not looked up.
+    /// Returns the ways to a place that the file says are to be used, in the order of the gateways'
+    /// names, the direct one last. A place is judged by its name: names are not looked up.
     ///
     /// # Errors
     /// Those of [`Self::hops`].

@@ -1,4 +1,4 @@
-//! Which places a rule is about.
+//! Patterns of places, for rules.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -7,8 +7,8 @@ use crate::{Error, ErrorKind};
 
 /// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`, `*:443`.
 ///
-/// `*` and names mean no loopback and no link-local address, whatever a name resolves to: those are only
-/// meant where a rule writes them as addresses. What listens there trusts its own machine.
+/// `*` and names match no loopback and no link-local address, whatever a name resolves to: a rule
+/// must write those as addresses. A listener there trusts its own machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     hosts: Hosts,

@@ -12,12 +12,13 @@ const NAME_BYTES_MAX: usize = 253;
 pub enum Host {
     /// A name, in lower case, resolved by the last gateway.
     Name(String),
-    /// An address. IPv4 addresses are never written as IPv6 here, so that rules can't be got around.
+    /// An address. IPv4 addresses are never written as IPv6 here, so that rules can't be
+    /// circumvented.
     Address(IpAddr),
 }
 
 impl Host {
-    /// Reads a name or an address without brackets; `None` for what is neither.
+    /// Reads a name or an address without brackets; `None` for any other text.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if let Ok(address) = text.parse::<IpAddr>() {

@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// Each segment of a way that can be used at all opens within this, even on the far side of the world.
+/// Timeout for opening each segment of a way; any usable segment opens within it, even on the far
+/// side of the world.
 const SEGMENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Ways to one place, and how they do.
@@ -90,8 +91,8 @@ impl Ways {
     }
 }
 
-/// Connects to `host` through gateways, as one of a reservation's streams there. Also tells how long that took: no less than
-/// one time over the whole way and back.
+/// Connects to `host` through gateways, as one of a reservation's streams there. Also returns the
+/// time that took: no less than one round trip over the whole way.
 pub(crate) async fn connect_by(
     hops: &[Hop],
     host: &str,

@@ -1,4 +1,4 @@
-//! Tells who waits for a cap, so that nobody takes the wait for a stalled connection.
+//! Reports waits for a cap, so that no wait counts as a stalled connection.
 
 use std::{
     future::Future,

@@ -75,10 +75,11 @@ pub(super) fn paced(
     }))
 }
 
-/// Longest body taken in, in bytes: what copies borrow memory for, but for the largest segments.
+/// Longest body read into memory, in bytes: copies borrow memory for it, but for the largest
+/// segments.
 const TAKEN_IN_MAX: u64 = 256 << 20;
 
-/// Takes a stream of `bytes` in until it ends, so that whoever gives it is done.
+/// Reads a stream of `bytes` into memory until it ends, so that its source is done.
 pub(super) async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStream> {
     if bytes > TAKEN_IN_MAX {
         return Err(no_room("write"));
@@ -93,7 +94,7 @@ pub(super) async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStr
     Ok(outgoing.counted(pieces))
 }
 
-/// A stream would hold the place that who takes its bytes needs.
+/// Returns the error for a stream that would hold the place that its reader needs.
 fn no_room(operation: &'static str) -> Error {
     let subject = "a file that goes in one stream";
     Error::new(ErrorKind::Unsupported, operation, subject)

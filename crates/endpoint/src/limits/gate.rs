@@ -40,7 +40,7 @@ impl Gate {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes how many may be out at once. Nobody who is out is called back.
+    /// Changes how many may be out at once. Streams that are out are not called back.
     pub fn set(&self, wanted: usize) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted >= *limit {

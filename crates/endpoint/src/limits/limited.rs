@@ -325,7 +325,7 @@ impl Endpoint for Limited {
         })
     }
 
-    // Signed here: the store is not asked, and what others do with it is theirs.
+    // The presigned URL is signed here: the store is not asked, and others' use of it is theirs.
     fn pass<'a>(
         &'a self,
         path: &'a [u8],

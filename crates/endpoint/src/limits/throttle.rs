@@ -13,7 +13,7 @@ use crate::clock;
 /// Most time saved up while nothing was sent: a pause doesn't become a burst.
 const SAVED_UP_MAX: Duration = Duration::from_millis(100);
 
-/// A thread that waits looks this often whether the rate has changed.
+/// Interval at which a waiting thread checks whether the rate has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A rate. Clones share it; without one it costs nothing.
@@ -45,7 +45,7 @@ impl Throttle {
         }
     }
 
-    /// Changes the rate. Whoever waits by the old one waits by the new one.
+    /// Changes the rate, for present waits too.
     pub fn set(&self, rate: Option<ByteRate>) {
         let rate = rate.filter(|rate| rate.get() > 0);
         self.state.rate.send_if_modified(|now| {
@@ -86,7 +86,7 @@ impl Throttle {
         }
     }
 
-    /// Waits as [`Self::pass`] does, on a thread of its own.
+    /// Waits as [`Self::pass`] does, but blocks the thread.
     pub fn pass_blocking(&self, bytes: u64) {
         let mut rate = self.state.rate.subscribe();
         loop {
@@ -147,7 +147,7 @@ mod tests {
         let thread = tokio::task::spawn_blocking(move || on_thread.pass_blocking(500_000));
         let (_, (), ended) = tokio::join!(throttle.pass(500_000), change, thread);
         ended.unwrap();
-        // Each is the first or the second half of a MB in a second.
+        // Each pass is the first or the second half of a MB in a second.
         assert!(began.elapsed() > Duration::from_millis(800));
         let before = throttle.wait_for(1_000_000);
         throttle.set(Some(ByteRate::new(1_000_000)));

@@ -1,4 +1,5 @@
-//! A connection that takes only what others leave: marked so for the network, and paced by what it sees itself.
+//! A connection that uses only what others leave: marked so for the network, and paced by its own
+//! measurements.
 
 use posthaste_plan::{fleet::Health, scavenger::Scavenger};
 use posthaste_types::ByteRate;
@@ -89,7 +90,7 @@ mod tests {
         let passing = async { tokio::try_join!(sending, far.read_to_end(&mut got)) };
         timeout(Duration::from_secs(600), passing).await??;
         assert_eq!(got.len(), BLOCKS * BLOCK.len());
-        // Nobody else is on loopback: it found more than it began with.
+        // Loopback has no other traffic: the pace grew.
         assert!(humble.scavenger.pace() > Scavenger::default().pace());
         Ok(())
     }

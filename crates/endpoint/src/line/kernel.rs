@@ -18,13 +18,13 @@ use tokio::net::TcpStream;
 /// little beside many connections.
 const UNSENT_BYTES_MAX: u32 = 512 << 10;
 
-/// A connection on which nothing passes is asked whether it lives after this time.
+/// Idle time after which the kernel checks that a connection lives.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Sets a connection up for bulk data.
 pub(super) fn prepare(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    // Each is an improvement, none a need.
+    // Each is an improvement, none is needed.
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_keepalive(
         &TcpKeepalive::new()
@@ -34,8 +34,9 @@ pub(super) fn prepare(stream: &TcpStream) {
     let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
 }
 
-/// Uses BBR, which keeps its rate where single packets are lost; kernels without it use what they
-/// have. Used already, it begins to estimate anew: its state goes with another's choice.
+/// Uses BBR, which keeps its rate when single packets are lost; kernels without it use what they
+/// have. A repeated call makes it estimate anew: its state is lost when another algorithm is
+/// chosen.
 pub(super) fn use_bbr(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let uses_it = socket
@@ -47,10 +48,10 @@ pub(super) fn use_bbr(stream: &TcpStream) {
     let _ = socket.set_tcp_congestion(b"bbr");
 }
 
-/// Lets a connection find its rate from the start, doubling it every round trip, from what it sends
-/// now: it forgets how much it sent when it last lost something. BBR sets the slow start threshold
-/// to infinity when it begins, and whoever comes after it leaves it there. Where BBR is not offered,
-/// nothing changes.
+/// Lets a connection find its rate from the start, from its present amount, and doubles it every
+/// round trip: the connection forgets how much it sent when it last lost something. BBR sets the
+/// slow start threshold to infinity when it begins, and its successor leaves it there. If BBR is
+/// not offered, nothing changes.
 pub(super) fn find_anew(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     if let Ok(before) = socket.tcp_congestion() {
@@ -67,10 +68,11 @@ pub(super) fn has_bbr() -> bool {
     offered.is_ok_and(|offered| offered.split_whitespace().any(|name| name == "bbr"))
 }
 
-/// Lower effort (RFC 8622) as the field of the IP header has it: a network that knows it serves everybody else first.
+/// Lower effort (RFC 8622) as the field of the IP header has it: a network that knows it serves all
+/// others first.
 const LOWER_EFFORT: u32 = 0b0000_0100;
 
-/// Marks what a connection sends as of the least importance.
+/// Marks a connection's packets as of the least importance.
 pub(super) fn mark_lower_effort(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     // A socket that can't be marked still gives way by its pace. One of the two calls is for the

@@ -1,4 +1,4 @@
-//! Which places lie below which.
+//! Containment of places.
 
 use std::os::unix::ffi::OsStrExt;
 

@@ -5,12 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use super::{Location, Server};
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// The port of SSH, where `ssh_config` says nothing else.
+/// The port of SSH, unless `ssh_config` names another.
 const SSH_PORT: u16 = 22;
 
 impl Location {
-    /// Spells the place in one way: hosts in lower case, with their ports, and paths without double slashes and steps up. Two places
-    /// of one spelling are one; links and other names of a host are not seen through.
+    /// Spells the place in one way: hosts in lower case, with their ports, and paths without double
+    /// slashes and steps up. Two places of one spelling are one; links and other names of a host
+    /// are not resolved.
     #[must_use]
     pub fn spelling(&self) -> String {
         let ssh = |user: &Option<String>, host: &str, port: Option<u16>, path: &[u8]| {
@@ -48,7 +49,8 @@ impl Location {
 }
 
 impl Location {
-    /// Fails for a place in a bucket whose key has a step in it: some stores take that as a step, and others as a name.
+    /// Fails for a place in a bucket whose key has a step in it: some stores treat that as a step,
+    /// and others as a name.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`].
@@ -87,7 +89,7 @@ fn plain(path: &[u8]) -> String {
     shown.fold(String::new(), |path, name| path + "/" + &name)
 }
 
-/// A key as it is where a store keeps objects as files, and takes its steps.
+/// Returns a key as seen by a store that keeps objects as files, and resolves its steps.
 fn stepped(key: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in key.split('/') {

@@ -34,7 +34,7 @@ pub(super) struct State {
     window: u64,
     /// Bytes of the range that have not come.
     pub rest: u64,
-    /// Bytes it takes of what is written.
+    /// Bytes of a write that the plug-in still accepts.
     pub credit: u64,
     /// Grows with each message: it is still at it.
     pub seq: u64,
@@ -75,8 +75,8 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox for `rest` bytes of a range, of which `window` may come at once, and for what is
-    /// written as far as `credit` goes.
+    /// Returns an inbox for `rest` bytes of a range, of which `window` may arrive at once, and for
+    /// a write of up to `credit` bytes.
     pub(super) fn new(rest: u64, window: u64, credit: u64) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
@@ -107,19 +107,19 @@ impl Inbox {
 
 struct Request {
     inbox: Arc<Inbox>,
-    /// Looks at it since nobody wants the answer any more.
+    /// Number of looks since the answer became unwanted.
     looks: Option<u32>,
     /// Room among the requests under way, free again when the plug-in has answered.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// All requests under way.
+/// Requests under way.
 #[derive(Default)]
 pub(super) struct Board {
     requests: Mutex<BTreeMap<u64, Request>>,
     /// Why nothing can be asked any more.
     fate: Mutex<Option<String>>,
-    /// Requests nobody wants the answer of, which the plug-in has not been told.
+    /// Cancelled requests that the plug-in has not been notified of.
     cancelled: Mutex<Vec<u64>>,
     /// Rung when there are any.
     pub cancelling: Notify,
@@ -145,11 +145,12 @@ impl Board {
         requests.insert(id, request);
     }
 
-    /// Takes in what came from the plug-in.
+    /// Delivers a piece from the plug-in.
     pub(super) fn deliver(&self, piece: Piece) -> Result<(), Fault> {
         match piece {
             Piece::Payload { id, bytes } => {
-                // The line that announced it was checked; its request may have been cancelled since.
+                // The line that announced the payload was checked; its request may have been
+                // cancelled since.
                 if let Some(inbox) = self.wanted(id) {
                     inbox.change(|state| {
                         state.push(bytes);
@@ -204,7 +205,7 @@ impl Board {
         })
     }
 
-    /// Nobody wants the answer of `id` any more; the plug-in is to be told.
+    /// Cancels the request `id`; the plug-in is to be notified.
     pub(super) fn cancel(&self, id: u64) {
         if let Some(request) = self.requests().get_mut(&id) {
             request.looks = Some(0);
@@ -241,7 +242,7 @@ impl Board {
         stuck
     }
 
-    /// Nothing more comes: breaks what is under way. The first reason stays.
+    /// Closes the board: fails the requests under way. The first reason stays.
     pub(super) fn close(&self, reason: impl Into<String>) {
         let mut requests = self.requests();
         self.fate

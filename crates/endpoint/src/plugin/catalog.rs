@@ -1,4 +1,4 @@
-//! Which plug-ins there are: those named in `plugins.toml`, and executables called
+//! Catalog of plug-ins: those named in `plugins.toml`, and executables called
 //! `posthaste-plugin-SCHEME`.
 
 use std::{
@@ -23,7 +23,7 @@ const PREFIX: &str = "posthaste-plugin-";
 /// Longest configuration file read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A plug-in somebody installed.
+/// An installed plug-in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configured {
     /// The scheme of its addresses, in lower case.
@@ -32,7 +32,7 @@ pub struct Configured {
     pub command: Vec<OsString>,
     /// Settings of its users, without secrets; handed to it unchanged.
     pub settings: Map<String, Value>,
-    /// The profile it gets when nobody names one.
+    /// Profile it gets when none is named.
     pub profile: Option<String>,
     /// The file that names it, or the executable itself.
     pub found_in: PathBuf,
@@ -49,7 +49,7 @@ struct Table {
     profile: Option<String>,
 }
 
-/// All plug-ins, by scheme. What `plugins.toml` names goes before what lies in `PATH`.
+/// Returns all plug-ins, by scheme. Those of `plugins.toml` take precedence over those in `PATH`.
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] when others may change `plugins.toml`; [`ErrorKind::Invalid`].

@@ -180,7 +180,7 @@ pub(super) struct PluginWriter {
     name: String,
     segment_size: u64,
     kept: Vec<(u64, Checksum)>,
-    /// The segment whose turn it is, where they have to come in order.
+    /// Segment whose turn it is, if they have to come in order.
     turn: Option<watch::Sender<u64>>,
     ledger: Mutex<Option<Ledger>>,
 }
@@ -203,7 +203,8 @@ impl PluginWriter {
         let note = ledger_path(&remote, path, spec);
         let unnoted =
             |cause| Error::io("note an unfinished copy in", note.to_string_lossy(), cause);
-        // None where another process has it: this copy can't be continued then. Where none can, what was left is removed.
+        // `None` if another process has it: this copy can't be continued then. If none can be
+        // continued, the remainder is removed.
         let claim = Claim::take(&note).map_err(unnoted)?;
         let found = claim.as_ref().and_then(Claim::load);
         let identity = spec.identity();

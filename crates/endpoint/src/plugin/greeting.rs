@@ -1,4 +1,4 @@
-//! The first message each way: versions, limits, and what the plug-in can do.
+//! First messages of both sides: versions, limits, and the plug-in's abilities.
 
 use std::{
     collections::BTreeSet,
@@ -18,11 +18,11 @@ use crate::Capabilities;
 /// The version of the protocol spoken here.
 pub(super) const VERSION: u64 = 1;
 
-/// Bytes of one range a plug-in may send ahead of whoever reads them, and what it is sent ahead
-/// where it does not say: a pipe needs no more, and a few dozen streams cost a few dozen MiB.
+/// Bytes of one range that a plug-in may send ahead of their reader, and those sent ahead to it if
+/// it states no limit: a pipe needs no more, and a few dozen streams cost a few dozen MiB.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Requests under way at once, whatever a plug-in offers.
+/// Most requests under way at once, whatever a plug-in offers.
 pub(super) const REQUESTS_MAX: u64 = 64;
 
 /// Largest file a plug-in may want in one piece: it is whole in memory on its way.
@@ -33,7 +33,7 @@ const SMALL_BYTES_MAX: u64 = 64 << 20;
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Segments of large files where the plug-in does not say.
+/// Segment size of large files if the plug-in states none.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
 /// Most small files under way at once in a lane on a plug-in's own advice.
@@ -115,7 +115,7 @@ impl Greeting {
         Ok(greeting)
     }
 
-    /// The sums it compares with what is stored, the cheapest first.
+    /// Returns the sum it compares with the stored bytes, the cheapest first.
     pub(super) fn algorithm(&self) -> Option<Algorithm> {
         Algorithm::ALL
             .into_iter()
@@ -162,8 +162,8 @@ impl Greeting {
     }
 }
 
-/// Keeps a scheme for the life of the process. Only schemes somebody has a plug-in for come here,
-/// so there are few.
+/// Keeps a scheme for the life of the process. Only schemes with an installed plug-in occur, so
+/// there are few.
 fn kept_scheme(scheme: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) use super::entry::Names;
 
-/// Which way a listing goes, and how far it is.
+/// Direction of a listing, and its progress.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Course {
     names: Names,
@@ -126,7 +126,7 @@ impl Listing for PluginListing {
     }
 
     fn mark(&self) -> Option<Vec<u8>> {
-        // A page that was read but not taken yet would be lost.
+        // A page that was read but not handed out yet would be lost.
         let is_told = self.first.is_none();
         (is_told && self.remote.greeting.capabilities.marks).then(|| self.course.write())
     }

@@ -27,7 +27,7 @@ const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 /// Longest time a plug-in may take to end by itself once its input has ended.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Between two looks whether it has ended.
+/// Interval between two looks whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Its input and outputs.
@@ -50,7 +50,8 @@ impl Process {
             .command
             .split_first()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command"))?;
-        // A group of its own: what it starts can be ended with it, and Ctrl-C is ours to answer.
+        // A process group of its own: its children can be ended with it, and Ctrl-C is ours to
+        // answer.
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -100,7 +101,7 @@ fn ending_of(child: &Child) -> Option<String> {
 }
 
 fn kill_group(child: &Child) {
-    // All of the group may be gone already.
+    // The whole group may be gone already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
 }
 
@@ -110,7 +111,7 @@ impl Drop for Process {
         let Some(child) = child.take() else {
             return;
         };
-        // Nobody can wait in a drop; the thread's life is bounded by `ENDED_WITHIN`.
+        // A drop can't wait; the thread's life is bounded by `ENDED_WITHIN`.
         let reaping = thread::Builder::new()
             .name("plug-in end".to_owned())
             .spawn(move || reap(child));
@@ -131,7 +132,7 @@ fn reap(mut child: Child) {
     let _ = child.wait();
 }
 
-/// The last of what a plug-in wrote to its standard error.
+/// End of a plug-in's standard error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Complaints {
     kept: Arc<Mutex<VecDeque<u8>>>,

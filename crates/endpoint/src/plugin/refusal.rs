@@ -45,7 +45,7 @@ impl Doing {
     }
 }
 
-/// Why a plug-in did not do what was asked.
+/// Reason for which a plug-in did not carry out a request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Refusal {
@@ -58,7 +58,8 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The error it means while `doing` something. `secrets` are never shown, whoever quotes them.
+    /// Returns the error it means while `doing` something. `secrets` are never shown, whoever
+    /// quotes them.
     pub(super) fn error(&self, doing: Doing, subject: &str, secrets: &Secrets) -> Error {
         let locus = match self.locus.as_deref() {
             Some("source") => Locus::Source,
@@ -87,7 +88,7 @@ impl Refusal {
     }
 }
 
-/// The kind with this code; what nobody knows is [`ErrorKind::Other`].
+/// Returns the kind with this code; an unknown code is [`ErrorKind::Other`].
 fn kind_of(code: &str) -> ErrorKind {
     match code {
         "not-found" => ErrorKind::NotFound,

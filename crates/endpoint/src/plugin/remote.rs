@@ -33,7 +33,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The living process, or what is known of the dead.
+/// A living process, or the facts about a dead one.
 struct Slot {
     session: Option<Arc<Session>>,
     /// Deaths in a row.
@@ -140,7 +140,7 @@ impl Remote {
         self.begin(ask, 0, doing, path).await?.end().await
     }
 
-    /// The error of an answer that makes no sense.
+    /// Returns the error for a senseless answer.
     pub(super) fn nonsense(&self, doing: Doing, path: &[u8], what: &str) -> Error {
         doing
             .error(ErrorKind::Other, &self.show(path))
@@ -167,7 +167,7 @@ impl Remote {
         self.begin(ask, len, Doing::READ, path).await
     }
 
-    /// Reads a small file whole, and again if it is not what was listed any more.
+    /// Reads a small file whole, and again if it no longer matches the listing.
     pub(super) async fn get(&self, path: &[u8], listed: &Entry) -> Result<Whole> {
         let mut entry = listed.clone();
         if !self.greeting.capabilities(self.scheme()).mtimes_listed {
@@ -188,7 +188,7 @@ impl Remote {
         Err(self.changed(path))
     }
 
-    /// The bytes of a file as large as `entry` says, and what it is after they were read.
+    /// Returns the bytes of a file as large as `entry` says, and its entry after they were read.
     async fn read_whole(&self, path: &[u8], entry: &Entry) -> Result<(Vec<Bytes>, Entry)> {
         if entry.size == 0 {
             return Ok((Vec::new(), self.present(path).await?));
@@ -197,7 +197,7 @@ impl Remote {
         let read = self.read(place, 0, entry.size, path).await?.collect().await;
         let (data, answer) = match read {
             Ok(read) => read,
-            // Shorter than listed: what it is now says whether it can be read.
+            // Shorter than listed: its present entry decides whether it can be read.
             Err(error) if error.kind() == ErrorKind::Changed => {
                 let now = self.present(path).await?;
                 return if now.size < entry.size {
@@ -283,7 +283,7 @@ pub(super) fn is_same(before: &Entry, after: &Entry) -> bool {
         && agree(before.version.as_ref(), after.version.as_ref())
 }
 
-/// An address for people. What comes from it is never a secret: those are in profiles.
+/// Returns an address for people. It never holds a secret: those are in profiles.
 fn show(scheme: &str, address: &[u8], path: &[u8]) -> String {
     let address = String::from_utf8_lossy(address);
     let slash = if path.is_empty() || address.ends_with('/') {
@@ -305,7 +305,7 @@ pub(super) fn dressed(ask: Ask, path: &[u8], spec: &FileSpec) -> Ask {
         .with("partial", encode_name(&partial))
 }
 
-/// Adds times as decimal seconds and permission bits as octal digits, where known.
+/// Adds times as decimal seconds and permission bits as octal digits, if known.
 pub(super) fn attributed(ask: Ask, mtime: Option<FileTime>, mode: Option<u32>) -> Ask {
     ask.with("mtime", json!(mtime.map(|mtime| mtime.to_string())))
         .with("mode", json!(mode.map(|mode| format!("{mode:04o}"))))

@@ -57,7 +57,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts the plug-in and exchanges hellos. `address` is `None` to learn only what it can do.
+    /// Starts the plug-in and exchanges hellos. `address` is `None` to learn only its abilities.
     ///
     /// # Errors
     /// The plug-in's own; [`ErrorKind::NotFound`] and the like when it can't be started,
@@ -149,13 +149,13 @@ impl Session {
         self.board.fate().unwrap_or_else(|| "is gone".to_owned())
     }
 
-    /// Gives up on a plug-in that `reason`: kills it, breaks what is under way.
+    /// Gives up on a plug-in that `reason`: kills it, and fails the requests under way.
     pub(super) fn give_up(&self, reason: &str) {
         self.board.close(reason);
         self.process.kill();
     }
 
-    /// Forgets a request: the plug-in is told, its answer thrown away.
+    /// Forgets a request: the plug-in is notified, its answer discarded.
     pub(super) fn cancel(&self, id: u64) {
         self.board.cancel(id);
     }
@@ -209,7 +209,7 @@ impl Session {
 /// Why there is no conversation.
 #[derive(Debug)]
 pub(super) enum Unstarted {
-    /// Starting it again will not help, or it said itself what is wrong.
+    /// A new start will not help, or the plug-in reported itself what is wrong.
     Refused(Error),
     /// The plug-in died or hung before it said hello.
     Died(Error),
@@ -297,7 +297,7 @@ impl Stop {
         }
     }
 
-    /// In words that follow "the plug-in".
+    /// Returns the reason in words that follow "the plug-in".
     async fn reason(
         &self,
         process: &Process,
@@ -335,7 +335,8 @@ async fn ending(process: &Process) -> String {
     "it closed its output".to_owned()
 }
 
-/// Waits for the last words of a process that has ended; somebody it started may keep its standard error open.
+/// Waits for the last words of a process that has ended; a process it started may keep its standard
+/// error open.
 async fn hear_out(complaints: &Complaints) {
     const LOOKS_MAX: u32 = 100;
     for _ in 0..LOOKS_MAX {
@@ -444,7 +445,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Message>, b
                 continue;
             }
         };
-        // Whoever can't write learns why from what is read.
+        // If writing fails, the output read shows why.
         let Some(message) = message else { return };
         if input.write_all(message.line.as_bytes()).await.is_err() {
             return;
@@ -457,7 +458,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Message>, b
     }
 }
 
-/// Ends a plug-in that does not end what was cancelled.
+/// Ends a plug-in that does not end cancelled requests.
 async fn watch(board: Arc<Board>, process: Arc<Process>, every: Duration) {
     while board.fate().is_none() {
         sleep(every).await;

@@ -1,8 +1,8 @@
 //! Messages of the plug-in protocol (`docs/reference/plugin-protocol.md`): one JSON object a line;
 //! after a line that announces data, its raw bytes.
 //!
-//! [`Decoder`] takes whatever bytes a process writes and believes none of them: it is pure, so that
-//! a fuzzer can play the process.
+//! [`Decoder`] accepts any bytes that a process writes and believes none of them: it is pure, so
+//! that a fuzzer can play the process.
 
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Deserialize;
@@ -31,7 +31,7 @@ impl Fault {
 /// A message of a plug-in.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The first message: what the plug-in is and can do.
+    /// The first message: the plug-in's description and abilities.
     Hello(Value),
     /// Instead of a hello: it can't serve this address.
     Refused(Refusal),
@@ -41,7 +41,7 @@ pub(super) enum Answer {
     Credit { id: u64, bytes: u64 },
     /// The plug-in still works on the request.
     Alive { id: u64 },
-    /// The plug-in did what was asked.
+    /// The plug-in carried out the request.
     Done { id: u64, result: Map<String, Value> },
     /// The plug-in could not do it.
     Failed { id: u64, refusal: Refusal },
@@ -56,7 +56,7 @@ pub(super) enum Piece {
     Payload { id: u64, bytes: Bytes },
 }
 
-/// A line as it is written. Members nobody knows are passed over: a later version may add some.
+/// A line as it is written. Unknown members are ignored: a later version may add some.
 #[derive(Deserialize)]
 struct Line {
     id: Option<u64>,
@@ -210,7 +210,7 @@ pub(super) fn encode_name(name: &[u8]) -> String {
     text
 }
 
-/// Reads what [`encode_name`] writes; any byte may be written with `%`.
+/// Reads the output of [`encode_name`]; any byte may be written with `%`.
 pub(super) fn decode_name(text: &str) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

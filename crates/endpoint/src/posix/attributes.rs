@@ -30,7 +30,8 @@ pub(super) fn timestamps(mtime: FileTime) -> Timestamps {
     }
 }
 
-/// The mode that a file gets whose owner is not kept: set-user-ID and set-group-ID would lend another one's rights.
+/// Returns the mode of a file whose owner is not kept: set-user-ID and set-group-ID would lend
+/// another one's rights.
 #[must_use]
 pub fn without_lent_rights(mode: u32) -> u32 {
     mode & !0o6000
@@ -46,7 +47,7 @@ pub fn is_refused(cause: Errno) -> bool {
     )
 }
 
-/// Sets what there is to set of a file, and tells what is refused.
+/// Sets a mode and a time if present, and returns what is refused.
 ///
 /// # Errors
 /// The system's, where it is of another kind.
@@ -68,8 +69,8 @@ pub(super) fn set(
     })
 }
 
-/// Adds to what was refused of a mode and a time what the file system took and has otherwise all the same: some take each mode and
-/// keep their own. A time that is rounded is kept.
+/// Adds to the refused mode and time those that the file system accepted and reports otherwise:
+/// some accept each mode and keep their own. A time that is rounded is kept.
 pub(super) fn not_kept(
     refused: Unkept,
     (mode, mtime): (Option<u32>, Option<FileTime>),
@@ -96,8 +97,8 @@ pub fn not_kept_of(
     }
 }
 
-/// The times of a file that changed last then, and was read last as it was found. Some file systems (libfuse 2) take both times, or none
-/// and say nothing.
+/// Returns the times to set: the given last change, and the last read as found. Some file systems
+/// (libfuse 2) set both times, or silently none.
 #[must_use]
 pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
     let last_access = Timespec {
@@ -123,8 +124,8 @@ pub(super) fn set_times_at(path: &Path, times: &Timestamps, flags: AtFlags) -> R
     rustix::fs::utimensat(CWD, path, &times, flags)
 }
 
-/// Gives an open file its mode and mtime, and tells which of them the file system does not keep. When it was read last stays: purges
-/// go by that. Blocks.
+/// Gives an open file its mode and mtime. Returns which of them the file system does not keep. The
+/// time of its last read stays: purges go by that. Blocks.
 ///
 /// # Errors
 /// The system's.
@@ -137,7 +138,8 @@ pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io:
     Ok(found.map_or(refused, |found| not_kept(refused, (mode, mtime), &found)))
 }
 
-/// Gives a directory its mode and mtime, and tells which of them the file system does not keep. Blocks.
+/// Gives a directory its mode and mtime. Returns which of them the file system does not keep.
+/// Blocks.
 ///
 /// # Errors
 /// The system's.

@@ -1,9 +1,10 @@
 //! Paths that nothing leads out of a directory.
 //!
-//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`, and somebody may put a link in a directory's
-//! place between the look and the use. The kernel resolves each path beneath the directory (`openat2`, `RESOLVE_BENEATH`), and what is
-//! done then is done through the directory it found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one component is
-//! opened after the other, and no link is followed at all.
+//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`, and somebody
+//! may put a link in a directory's place between the look and the use. The kernel resolves each
+//! path beneath the directory (`openat2`, `RESOLVE_BENEATH`); every operation then goes through the
+//! directory it found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one
+//! component is opened after the other, and no link is followed at all.
 
 use std::{
     ffi::OsStr,
@@ -27,7 +28,8 @@ use rustix::{
 
 use crate::endpoint::join;
 
-/// The file systems of processes, devices, terminals, control groups, keys and tracing, as statfs(2) numbers them.
+/// File systems of processes, devices, terminals, control groups, keys and tracing, as statfs(2)
+/// numbers them.
 const SYSTEM_FILES: [FsWord; 8] = [
     0x9fa0,
     0x6265_6572,
@@ -42,12 +44,12 @@ const SYSTEM_FILES: [FsWord; 8] = [
 /// Whose the files of root are on servers that do not trust it.
 const NOBODY: u32 = 65_534;
 
-/// Which links are followed on the way.
+/// Rule for links on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
     /// Links that stay beneath the directory.
     Inside,
-    /// None.
+    /// No links.
     Never,
 }
 
@@ -71,7 +73,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A path as it is.
+    /// Returns a place at a path as it stands.
     #[must_use]
     pub fn plain(path: PathBuf) -> Self {
         Self {
@@ -149,7 +151,8 @@ impl Beneath {
         Self::open_root_at(path, Follow::Never, false)
     }
 
-    /// Opens a directory that this user made, or this machine's root where the server calls root nobody. Blocks.
+    /// Opens a directory that this user made, or this machine's root if the server calls root
+    /// nobody. Blocks.
     ///
     /// # Errors
     /// The system's; [`Errno::PERM`] where it is somebody else's.
@@ -163,8 +166,8 @@ impl Beneath {
         }
     }
 
-    /// Opens a directory that somebody else named, over no way through what this process has open, and over no link at all if
-    /// `is_judged`. Blocks.
+    /// Opens a directory that another party named. The path must not lead through what this process
+    /// has open, nor over any link if `is_judged`. Blocks.
     ///
     /// # Errors
     /// The system's; [`Errno::LOOP`] where such a link is on the way.
@@ -175,7 +178,7 @@ impl Beneath {
             false => ResolveFlags::NO_MAGICLINKS,
         };
         let root = match openat2(CWD, path, flags, Mode::empty(), resolve) {
-            // Before 5.6 the path is as good as who named it.
+            // Before 5.6 the path is as trustworthy as its author.
             Err(Errno::NOSYS) => openat(CWD, path, flags, Mode::empty())?,
             opened => opened?,
         };
@@ -231,7 +234,7 @@ impl Beneath {
         }
     }
 
-    /// Tells where `path` leads beneath the directory, links followed; its end need not be there yet. Blocks.
+    /// Resolves `path` beneath the directory, links followed; its end need not exist yet. Blocks.
     ///
     /// # Errors
     /// As [`Beneath::folder`].
@@ -258,7 +261,7 @@ impl Beneath {
             .fold(below, |path, name| join(&path, name)))
     }
 
-    /// Opens what lies at `path`. Blocks.
+    /// Opens the entry at `path`. Blocks.
     ///
     /// # Errors
     /// As [`Beneath::folder`].
@@ -319,7 +322,7 @@ fn walk(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
             }
             opened => opened?,
         };
-        // With O_PATH, a link is opened itself.
+        // O_PATH opens a link itself.
         if is_link(fstat(&at)?) {
             return Err(Errno::LOOP);
         }

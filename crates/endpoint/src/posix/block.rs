@@ -9,7 +9,7 @@ use bytes::Bytes;
 /// Bytes a block has room for, beside [`MARGIN_BYTES`].
 pub(super) const BLOCK_ROOM_BYTES: usize = 1 << 20;
 
-/// Room for what a protocol puts around the content.
+/// Margin for a protocol's bytes around the content.
 const MARGIN_BYTES: usize = 256;
 
 /// Blocks kept for later, all threads together.
@@ -40,8 +40,7 @@ impl Block {
         &mut self.bytes
     }
 
-    /// Shares what is in it. What is little is copied, so that it does not hold on to a whole
-    /// block.
+    /// Shares the content. Little content is copied, so that it does not hold on to a whole block.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         if self.bytes.len() < BLOCK_ROOM_BYTES / 8 {

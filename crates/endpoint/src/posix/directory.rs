@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use super::{Posix, beneath::Place, show};
 use crate::{Error, ErrorKind, Locus, Result, endpoint::Boxed};
 
-/// Makes a directory and those above it; says whether it is new. Blocks.
+/// Makes a directory and those above it. Returns whether it is new. Blocks.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] when something else has the name; the system's otherwise.
@@ -44,8 +44,8 @@ pub fn make_directory(path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes a directory that will be written to, and those above it; says whether it is new. A link
-/// that leads to a directory will do only if `follow`. Blocks.
+/// Makes a directory that will be written to, and those above it. Returns whether it is new. A link
+/// to a directory will do only if `follow`. Blocks.
 ///
 /// # Errors
 /// As [`make_directory`].

@@ -1,4 +1,4 @@
-//! Writing a local file that nobody sees until it is whole.
+//! Writes a local file that nobody sees until it is whole.
 
 use std::{
     fs::{self, File},
@@ -107,7 +107,7 @@ impl Draft {
         Self::continued(place, spec, segment_size, rules, Some(spec.size))
     }
 
-    /// Starts or continues a large file that ends where its last segment will. Blocks.
+    /// Starts or continues a large file whose size is known only with its last segment. Blocks.
     ///
     /// # Errors
     /// As [`Draft::resumable`].
@@ -201,8 +201,8 @@ impl Draft {
         &self.file
     }
 
-    /// Writes all of `bytes` at `offset` and, unless the rules say not to, reads each block back
-    /// while it is in the processor's cache and compares it. Blocks.
+    /// Writes all of `bytes` at `offset`. Unless the rules forbid it, reads each block back while
+    /// it is in the processor's cache and compares it. Blocks.
     ///
     /// # Errors
     /// The system's; [`ErrorKind::Full`] says that a second run continues. [`ErrorKind::Corrupt`]
@@ -268,7 +268,7 @@ impl Draft {
             .at(Locus::Destination))
     }
 
-    /// Makes the file `size` long, holes where nothing is written. Blocks.
+    /// Sets the file's length to `size`, with holes where nothing was written. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -291,7 +291,7 @@ impl Draft {
         }
     }
 
-    /// Flushes what was written, and the record of it, to the disk. Blocks.
+    /// Flushes the file and its record to the disk. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -304,7 +304,8 @@ impl Draft {
         }
     }
 
-    /// Gives the file its mode, its mtime and its final name, and tells which of the first two the file system does not keep. Blocks.
+    /// Gives the file its mode, its mtime and its final name. Returns which of the first two the
+    /// file system does not keep. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when another writer took its place, or gave something else its final name meanwhile; the system's. A
@@ -325,7 +326,7 @@ impl Draft {
             return Err(taken());
         }
         let refused = self.set_attributes(spec).map_err(|cause| {
-            // Not every file system can do that to what has no name any more.
+            // Not every file system can do that to a file without a name.
             let is_there = is_at(&self.file, &self.partial);
             if is_there { fail(cause) } else { taken() }
         })?;
@@ -337,7 +338,8 @@ impl Draft {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Err(taken()),
             found => found.map_err(fail)?,
         };
-        // Under its name, what has this size and time holds the same bytes, whoever wrote it: most often that is seen at one look.
+        // A file of this size and time under its name holds the same bytes, whoever wrote it: most
+        // often one look shows that.
         let is_same = self.ledger.is_none() && found.len() == spec.size && spec.mtime.is_some();
         let is_same = is_same && mtime_of(&found) == spec.mtime;
         if !is_same && !is_at(&self.file, &self.partial) {
@@ -357,7 +359,7 @@ impl Draft {
             ledger.remove();
         }
         if let Some(beside) = &self.beside {
-            // Left by who was killed; whoever still writes it is told that its place was taken.
+            // A killed writer left this; a writer still alive learns that its place was taken.
             let _ = fs::remove_file(beside);
         }
         if fsync && let Some(parent) = self.place.path.parent() {
@@ -381,7 +383,7 @@ impl Draft {
         }
         let renamed = renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
         let linked = match renamed.map_err(io::Error::from) {
-            // Not every file system can: there a second name is given, and the first taken away.
+            // Not every file system can: there the file gets a second name, then loses the first.
             Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
                 fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
             }
@@ -408,7 +410,8 @@ impl Draft {
         Ok(attributes::set((mode, set_mode), (spec.mtime, set_times))?)
     }
 
-    /// Hears what the file system says of bytes that it took before. It says so once, so one that lost some is given up for good.
+    /// Reports the file system's errors about bytes that it accepted before. It reports them once,
+    /// so a draft that lost some is given up for good.
     fn hear(&self, said: io::Result<()>) -> Result<()> {
         said.map_err(|cause| {
             self.ended.store(true, Ordering::Relaxed);
@@ -441,7 +444,8 @@ impl Draft {
 }
 
 impl Drop for Draft {
-    /// A small file that did not get its final name is of no use, and neither is a record of bytes that the file system lost.
+    /// A small file without its final name is useless, and so is a record of bytes that the file
+    /// system lost.
     fn drop(&mut self) {
         let is_left = !*self.ended.get_mut();
         if is_left && (self.ledger.is_none() || flush(&self.file).is_err()) {
@@ -572,7 +576,7 @@ mod tests {
         assert_eq!(begin().unwrap_err().kind(), ErrorKind::Conflict);
         first.write_at(b"123456789", 0).unwrap();
         first.publish(&spec).unwrap();
-        // The first still holds its lock, on what is no draft any more.
+        // The first still holds its lock, on a file that is no draft any more.
         let (second, kept) = begin().unwrap();
         assert!(kept.is_empty());
         drop((first, second));

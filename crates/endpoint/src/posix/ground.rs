@@ -85,7 +85,7 @@ impl Ground {
         Ok(Place::opened(found).called(plain))
     }
 
-    /// The root, where it was opened and nobody removed it since.
+    /// Returns the opened root, unless somebody removed it since.
     fn known(&self) -> Option<Arc<Beneath>> {
         let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         known.clone().filter(|known| !known.is_removed())
@@ -103,7 +103,7 @@ impl Ground {
         let opened = Beneath::open_root_at(root, Follow::Never, is_first);
         let opened = opened.map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))?;
         let mut known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever was faster opened the same.
+        // A faster thread opened the same root.
         let first = known.take().filter(|known| !known.is_removed());
         let opened = first.unwrap_or_else(|| Arc::new(opened));
         Ok(Arc::clone(known.insert(opened)))

@@ -12,8 +12,8 @@ use rustix::{fs::AtFlags, io::Errno};
 use super::{Place, attributes, partial, show, special};
 use crate::{Error, ErrorKind, FileSpec, Locus, Result, unkept::Unkept};
 
-/// Makes a symbolic link under its final name, replacing a file or link, and tells what of it the file system refuses to keep.
-/// Blocks.
+/// Makes a symbolic link under its final name, replacing a file or link. Returns the attributes
+/// that the file system refuses to keep. Blocks.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] where the file system has no links; the system's.

@@ -1,4 +1,4 @@
-//! Whose an unfinished copy is, where file systems have no locks that all hosts heed.
+//! Owners of unfinished copies, for file systems without locks that all hosts heed.
 
 use std::{fmt, fs, process, sync::LazyLock};
 
@@ -10,7 +10,7 @@ const QUIET_S: i64 = 60;
 /// A process on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// Which boot of which machine, and which processes are seen there.
+    /// Boot of a machine, and the namespace of its processes.
     host: String,
     process: u32,
     /// Start time of the process, as the kernel counts: process ids are reused.
@@ -20,11 +20,11 @@ pub(super) struct Owner {
 /// Claim of a writer on an unfinished copy that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Nobody else writes it.
+    /// No other process writes it.
     Goes,
-    /// Somebody else may write it.
+    /// Another process may write it.
     Waits,
-    /// Somebody else may hold it open: a copy of one's own is certain to be nobody else's.
+    /// Another process may hold it open: only a copy of one's own is certain to be nobody else's.
     Anew,
 }
 

@@ -7,8 +7,8 @@ use rustix::{fs::Mode, process::umask};
 /// The mode bits that new files of this process did not get before.
 static BEFORE: OnceLock<u32> = OnceLock::new();
 
-/// Makes everything that this process makes from now on its user's alone, as long as nobody gives it another mode. For servers: what
-/// they keep is nobody else's to read.
+/// Makes all later files of this process readable by its user alone, unless they get another mode.
+/// For servers: their files are nobody else's to read.
 pub fn keep_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
     // Said twice, the first one counts.
@@ -21,8 +21,8 @@ pub fn hides(mode: u32) -> bool {
     mode & 0o055 != 0o055
 }
 
-/// Returns the mode of what is published without one of its own, where the process keeps to itself what it makes: `all` less what its
-/// user's umask takes away.
+/// Returns the mode of a file published without one of its own, while the process keeps its files
+/// private: `all` less its user's umask.
 #[must_use]
 pub fn published_mode(all: u32) -> Option<u32> {
     BEFORE.get().map(|before| all & !before)

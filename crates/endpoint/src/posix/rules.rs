@@ -3,7 +3,7 @@
 /// Rules for unfinished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftRules {
-    /// Read back what was written and compare checksums.
+    /// Read written blocks back and compare checksums.
     pub verify: bool,
     /// Flush each file to the disk before it gets its final name.
     pub fsync: bool,
@@ -12,8 +12,8 @@ pub struct DraftRules {
 }
 
 impl DraftRules {
-    /// The rules for bytes that come from a network: they were summed as they came and the sum is
-    /// compared with the sender's, which reading them back from the page cache would not add to.
+    /// Returns the rules for bytes from a network. Their sum was computed on arrival and is
+    /// compared with the sender's; reading them back from the page cache would add nothing.
     #[must_use]
     pub fn of_received(self) -> Self {
         Self {

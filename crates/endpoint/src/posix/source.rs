@@ -28,7 +28,7 @@ use crate::{
 /// Longest file without a size, in bytes: it is held whole.
 pub(crate) const UNTOLD_BYTES_MAX: u64 = 16 << 20;
 
-/// Files that occupy nothing may have another size than they say up to here, in bytes: those of /sys say a page.
+/// Largest size, in bytes, that a file without blocks may report wrongly: those of /sys say a page.
 const PAGE_BYTES: u64 = 4096;
 
 /// Bytes read in vain that cost less than to zero the memory of a read.
@@ -55,12 +55,14 @@ pub struct SourceFile {
     sparse: bool,
     /// Time of the last change to anything of it, be it a time that was put back.
     changed: (i64, i64),
-    /// All that it holds, where what is said of its size may not be so: files of /proc say 0, those of /sys a page.
+    /// The whole content, if the reported size may be wrong: files of /proc say 0, those of /sys a
+    /// page.
     untold: Option<Vec<u8>>,
 }
 
 impl SourceFile {
-    /// Opens the file. A link that took its place after it was listed is only followed if `follow`. Blocks.
+    /// Opens the file. If a link replaced it after it was listed, follows it only if `follow`.
+    /// Blocks.
     ///
     /// # Errors
     /// The system's; [`ErrorKind::Changed`] when it is no file any more.
@@ -101,7 +103,8 @@ impl SourceFile {
             return Err(is_none());
         }
         if entry.size > RECEIVED_SEGMENT_BYTES_MIN {
-            // A copy of it may be continued by another run. What was put in its place with the same time and size has not this one.
+            // Another run may continue a copy of it. A replacement with the same time and size has
+            // another version.
             entry.version = Some(format!("{}.{}", metadata.ctime(), metadata.ctime_nsec()).into());
         }
         let sparse = metadata.blocks() * 512 < metadata.len();
@@ -120,7 +123,7 @@ impl SourceFile {
         Ok(source)
     }
 
-    /// Reads what a file holds, whatever it says. For one that is empty this is one call.
+    /// Reads a file's content, whatever its reported size. For an empty file this is one call.
     fn hold_untold(&mut self) -> Result<()> {
         let mut untold = Vec::new();
         let reading = Read::take(&self.file, UNTOLD_BYTES_MAX + 1).read_to_end(&mut untold);
@@ -195,7 +198,7 @@ impl SourceFile {
         Some(start..end.min(to))
     }
 
-    /// Fails unless its size and all of its times are what they were when it was opened. Blocks.
+    /// Fails unless the file's size and all of its times are unchanged since it was opened. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Changed`].
@@ -269,7 +272,7 @@ impl SourceFile {
             let ends_there = offset + missing as u64 >= self.entry.size;
             let spare = out.capacity() - out.len();
             let count = if ends_there || spare <= missing + OVERREAD_BYTES_MAX {
-                // Whatever comes after the end is cut off again, and nothing is zeroed first.
+                // Bytes after the end are cut off again, and nothing is zeroed first.
                 retry_on_intr(|| rustix::io::pread(&self.file, spare_capacity(out), offset))
             } else {
                 let start = out.len();
@@ -292,8 +295,8 @@ impl SourceFile {
     }
 }
 
-/// Bytes of the first block of a range: where many begin at once, none waits until all have read
-/// more than a new connection sends in its first round trips.
+/// Bytes of the first block of a range: if many ranges begin at once, none waits until all have
+/// read more than a new connection sends in its first round trips.
 const FIRST_BLOCK_BYTES: usize = 128 << 10;
 
 /// A local file read by ranges for a remote destination.

@@ -8,7 +8,8 @@ use crate::{Error, ErrorKind, Locus, Result};
 /// Links that lead to links; the system follows no more.
 const LINKS_MAX: u32 = 40;
 
-/// Fails where something is, perhaps behind a link, that a file or a link must not replace. Blocks.
+/// Fails if the path holds an entry, perhaps behind a link, that a file or a link must not replace.
+/// Blocks.
 pub(super) fn refuse_special(operation: &'static str, place: &Place) -> Result<()> {
     let Ok(there) = fs::symlink_metadata(&place.path) else {
         return Ok(());

@@ -1,8 +1,9 @@
 //! Modes and times, as far as a server and the file system behind it keep them.
 //!
-//! Version 3 has 32 bits for a time, without a sign (draft-ietf-secsh-filexfer-02, section 5). OpenSSH sends the low 32 bits of
-//! whatever there is, so that 1950 and 2086 look the same. A time that would lie far ahead of now is taken for the one before
-//! 1970: files from before there was Unix exist, as do times of -1, and none were written in the years to come.
+//! Version 3 has 32 bits for a time, without a sign (draft-ietf-secsh-filexfer-02, section 5).
+//! OpenSSH sends the low 32 bits of any time, so that 1950 and 2086 look alike. A time far ahead of
+//! now counts as the one before 1970. Files from before Unix exist, as do times of -1; none were
+//! written in the years to come.
 
 use super::{
     NO_SUCH_FILE, OK,
@@ -21,11 +22,11 @@ use crate::{
 /// A clock may go so far ahead of ours, in seconds: a year.
 const AHEAD_SECS_MAX: i64 = 366 * 86_400;
 
-/// Times of one file that are no more than so many seconds apart are rounded by a file system, not forgotten.
+/// Largest difference, in seconds, at which a file system rounded a time rather than forgot it.
 const ROUNDED_SECS_MAX: u32 = 1;
 
-/// The first and the last second since 1970 that are kept as they are: as many as a signed field would have, and from 2037 on as
-/// many as have come to pass.
+/// Returns the first and the last second since 1970 that are kept unchanged: as many as a signed
+/// field would have, and from 2037 on as many as have passed.
 pub(super) fn mtime_secs() -> [i64; 2] {
     let now = i64::try_from(clock::unix_secs()).unwrap_or(0);
     let last = i64::from(i32::MAX).max(now + AHEAD_SECS_MAX);
@@ -50,7 +51,7 @@ pub(super) fn attributes_of(mode: Option<u32>, mtime: Option<FileTime>) -> Attri
     }
 }
 
-/// A time that the server can't be told.
+/// Counts a time that can't be expressed to the server.
 fn untellable(mtime: Option<FileTime>) -> Unkept {
     let [first, last] = mtime_secs();
     let is_told = |mtime: FileTime| (first..=last).contains(&mtime.secs);
@@ -81,12 +82,12 @@ impl Attributes {
 }
 
 impl Remote {
-    /// Counts what something arrived without.
+    /// Counts the attributes that an entry arrived without.
     pub(super) fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
 
-    /// Counts the time of what has arrived if the server could not be told it.
+    /// Counts the time of an arrived file if it could not be expressed to the server.
     pub(super) fn note_time(&self, spec: &FileSpec) {
         self.note(untellable(spec.mtime));
     }
@@ -132,7 +133,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Sets attributes. Returns the answer, and what the file has not all the same.
+    /// Sets attributes. Returns the answer, and the attributes that the file lacks all the same.
     async fn set(&self, path: &FilePath, wanted: &Attributes) -> Result<(Reply, Unkept)> {
         let session = self.session().await?;
         let mut batch = Batch::new(&session);
@@ -144,7 +145,7 @@ impl Remote {
         Ok((set, wanted.not_in(&look.reply().await?)))
     }
 
-    /// Gives a directory what its source has.
+    /// Gives a directory the attributes of its source.
     pub(super) async fn dress_directory(&self, full: Vec<u8>, entry: &Entry) -> Result<()> {
         let attributes = attributes_of(entry.mode, entry.mtime);
         self.dress(&FilePath::of(full), attributes).await?;

@@ -30,8 +30,8 @@ const NUMBER_AT: usize = 64;
 pub(super) type Clocks = Mutex<HashMap<u64, Option<u32>>>;
 
 impl Remote {
-    /// Returns the step of the times beside `full`, in nanoseconds; `None` where no time can be set. Where nothing can be learnt they
-    /// count as kept to the second.
+    /// Returns the step of the times beside `full`, in nanoseconds; `None` if no time can be set.
+    /// If nothing can be learnt, times count as kept to the second.
     pub(super) async fn time_step_ns(&self, full: &[u8]) -> Result<Option<u32>> {
         let number = self.file_system(full).await?;
         let mut known = self.clocks.lock().await;

@@ -1,4 +1,4 @@
-//! Payloads of write requests, full whatever pieces their bytes come in.
+//! Payloads of write requests, full whatever the pieces of the input.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::session::Session;
 
-/// Cuts what is to be written into payloads as long as the server takes them.
+/// Cuts a stream into payloads as long as the server accepts them.
 pub(super) struct Filling {
     pieces: VecDeque<Bytes>,
     len: usize,

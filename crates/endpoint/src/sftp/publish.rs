@@ -17,7 +17,8 @@ use crate::{
 type Renamed = (Reply, Option<Entry>, bool);
 
 impl Remote {
-    /// Gives an unfinished copy its final name, replacing what has it; a file is looked for there with `size` bytes.
+    /// Gives an unfinished copy its final name, and replaces a file there. The file must have
+    /// `size` bytes then.
     pub(super) async fn publish(
         &self,
         from: &[u8],
@@ -134,7 +135,8 @@ impl Remote {
         Ok(left?.is_none() && there?.as_ref().is_some_and(is_ours))
     }
 
-    /// Renames where the server's own rename never replaces: what has the name is kept until it is replaced.
+    /// Renames if the server's own rename never replaces: the old file is kept until it is
+    /// replaced.
     async fn replace(&self, session: &Session, from: &[u8], to: &[u8]) -> Result<Reply> {
         let rename = |from: &[u8], to: &[u8]| Request::new(RENAME).string(from).string(to);
         let there = self.stat(to, false).await?;

@@ -35,7 +35,7 @@ pub(super) struct Remote {
     pub(super) root: Vec<u8>,
     pub(super) rules: DraftRules,
     pub(super) pool: Arc<Pool>,
-    /// The way there and back, as the first answer told.
+    /// Round-trip time, from the first answer.
     pub(super) round_trip: Option<Duration>,
     /// The server copies among its own files.
     pub(super) copies: bool,
@@ -215,7 +215,7 @@ impl Remote {
         }
     }
 
-    /// Fails where something is that a file must not replace: a device, a pipe or a socket.
+    /// Fails if the path holds an entry that a file must not replace: a device, a pipe or a socket.
     pub(super) async fn refuse_special(&self, full: &[u8]) -> Result<()> {
         // The target of /dev/stdout is meant, not the link.
         let there = self.stat(full, true).await;

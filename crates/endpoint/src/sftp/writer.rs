@@ -19,10 +19,10 @@ use crate::{
     ledger::{Claim, Head, Kept, Ledger},
 };
 
-/// Bytes of a segment, and so what a crash loses for each lane.
+/// Bytes of a segment, and so the loss of each lane in a crash.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// A server gives no receipt for what it holds.
+/// Receipt in the ledger: a server gives none for what it holds.
 const RECEIPT: &str = "-";
 
 /// A large file being written to a server.
@@ -35,7 +35,7 @@ pub(super) struct SftpWriter {
     before: Option<Entry>,
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,
-    /// None where another process has it: this copy can't be continued then.
+    /// Ledger of the copy. `None` if another process has it: this copy can't be continued then.
     ledger: BlockingMutex<Option<Ledger>>,
 }
 
@@ -83,7 +83,7 @@ async fn write_segment(
     Ok(sum)
 }
 
-/// Takes over what another machine noted.
+/// Adopts the note of another machine.
 pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -> Result<()> {
     let path = ledger_path(remote, full, spec);
     Ledger::adopt(&path, &spec.identity(), note)
@@ -152,7 +152,7 @@ impl SftpWriter {
         }
     }
 
-    /// Fails where something has the final name that was not there when this copy began, and is not the same: another
+    /// Fails if another file got the final name since this copy began, and differs: another
     /// finished first.
     async fn refuse_overtaken(&self) -> Result<()> {
         let remote = &self.file.remote;

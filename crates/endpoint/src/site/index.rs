@@ -15,10 +15,11 @@ use crate::{
     web::{Call, Pages, check_coding, check_status, decode, read_whole, text_of},
 };
 
-/// Files asked for at once: a page of links tells names only.
+/// Files asked for at once: a page of links has names only.
 const QUESTIONS_AT_ONCE: usize = 16;
 
-/// A number from here on is no time in seconds: as one in milliseconds it is one of our days, as one in seconds of the year 5138.
+/// Smallest number that is no time in seconds: in milliseconds it is a time of our days, in seconds
+/// one of the year 5138.
 const SECONDS_END: i64 = 100_000_000_000;
 
 /// Entries of one page of a listing.
@@ -38,7 +39,7 @@ pub(super) struct SiteListing {
     pages: Arc<Pages>,
     path: Vec<u8>,
     entries: vec::IntoIter<Entry>,
-    /// The index told sizes and times; otherwise each file is asked for its own.
+    /// Set if the index reported sizes and times; otherwise each file is asked for its own.
     is_told: bool,
 }
 
@@ -95,8 +96,8 @@ impl SiteListing {
         })
     }
 
-    /// The entry a file itself tells. A file that can't be looked at, or is not there, is listed: whoever reads it
-    /// will be told why.
+    /// Returns the entry that a file itself reports. A file that can't be looked at, or is not
+    /// there, is listed: its reader gets the reason.
     async fn ask(&self, entry: Entry) -> Entry {
         if self.is_told || entry.kind == Kind::Directory {
             return entry;
@@ -155,8 +156,8 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
     Some((entries.collect(), is_told))
 }
 
-/// A time as nginx writes it, or as other servers do: as RFC 3339, or as seconds since 1970. What is anything else is not known: the file is
-/// asked for it.
+/// Reads a time as nginx or other servers write it: as RFC 3339, or as seconds since 1970. Any
+/// other form is unknown: the file is asked for it.
 fn time_of(told: &serde_json::Value) -> Option<FileTime> {
     if let Some(text) = told.as_str() {
         return dates::parse_http(text).or_else(|| dates::parse_rfc3339(text));
@@ -165,7 +166,8 @@ fn time_of(told: &serde_json::Value) -> Option<FileTime> {
     secs.map(|secs| FileTime { secs, nanos: 0 })
 }
 
-/// Letters that stand for bytes that are no text, the byte added; nobody's letters are here.
+/// First of the code points that stand for bytes that are no text; the byte is added. Nobody's
+/// letters are here.
 const BYTES: u32 = 0x10_fe00;
 
 /// Text in which a letter stands for each byte that is none.
@@ -230,7 +232,8 @@ fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static st
     let mut seen = BTreeSet::new();
     let mut entries = Vec::new();
     for link in links {
-        // Another view of a file that is listed, or what the page of a listed directory will show.
+        // Either another view of a listed file, or a file that the page of a listed directory will
+        // show.
         let is_listed = link
             .inside
             .as_ref()
@@ -275,7 +278,7 @@ impl Link {
 /// Address of a page, against which its links are resolved (RFC 3986, section 5).
 struct Folder<'a> {
     host: &'a str,
-    /// With a slash at both ends, and no escapes.
+    /// Path with a slash at both ends, and no escapes.
     path: Vec<u8>,
 }
 
@@ -305,7 +308,7 @@ impl<'a> Folder<'a> {
             return None;
         }
         if end < path.len() {
-            // Servers that escape nothing have such names too: whoever asks for it finds out.
+            // Servers that escape nothing have such names too; reading them shows it.
             let whole = [&*name, &*unescaped(&path[end..])].concat();
             return Some(Link {
                 name: whole,
@@ -366,7 +369,7 @@ impl<'a> Folder<'a> {
             }
             return Some(path);
         }
-        // Each may escape what the other does not.
+        // Each side may escape characters that the other does not.
         let mut slashes = path.match_indices('/').map(|(place, _)| place + 1);
         let end = slashes.find(|end| unescaped(&path[..*end]) == self.path)?;
         Some(&path[end..])
@@ -385,7 +388,7 @@ fn leads_nowhere(link: &str) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
-/// The bytes of a path. What is no escape is taken as it stands: some servers escape nothing.
+/// Returns the bytes of a path. Broken escapes stay as they are: some servers escape nothing.
 fn unescaped(path: &str) -> Vec<u8> {
     decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
 }
@@ -412,7 +415,7 @@ fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> 
     })
 }
 
-/// The `href` among the attributes that a text begins with, and what follows them.
+/// Returns the `href` among the attributes at the start of a text, and the text behind them.
 fn href_of(text: &str) -> (Option<&str>, &str) {
     let (mut rest, mut link) = (text, None);
     loop {

@@ -1,4 +1,4 @@
-//! Bearer tokens that end, and where the next one comes from.
+//! Bearer tokens that expire, and their sources.
 
 use std::{
     fmt, io,
@@ -34,11 +34,11 @@ const TOKEN_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum TokenSource {
     /// A fixed token, never renewed.
     Fixed(Secret),
-    /// A file that somebody else writes anew.
+    /// A file that another program rewrites.
     File(PathBuf),
     /// A program with its arguments, which prints one.
     Command(Vec<String>),
-    /// A refresh token, and who gives tokens for it.
+    /// A refresh token, and the service that issues tokens for it.
     Grant(Arc<Account>),
 }
 
@@ -63,7 +63,7 @@ struct Held {
 }
 
 impl Bearer {
-    /// Tells two apart; never a secret.
+    /// Returns a name that distinguishes sources; never a secret.
     pub(crate) fn name(&self) -> String {
         match &self.source {
             TokenSource::Fixed(token) => {
@@ -108,7 +108,7 @@ impl Bearer {
         Ok(header)
     }
 
-    /// Forgets the token in this header, which was refused; says whether another may be had.
+    /// Forgets the refused token in this header. Returns whether another may be had.
     pub(crate) async fn forget(&self, shown: &HeaderValue) -> bool {
         if matches!(self.source, TokenSource::Fixed(_)) {
             return false;
@@ -149,7 +149,7 @@ impl Bearer {
     }
 }
 
-/// The account of somebody who got a refresh token.
+/// Returns the account of a person with a refresh token.
 pub(crate) fn of_refresh_token(
     refresh_token: Secret,
     client_id: String,
@@ -274,7 +274,7 @@ mod tests {
         let stat = format!("/proc/{}/stat", number.trim());
         let is_running = || {
             let stat = std::fs::read_to_string(&stat).unwrap_or_default();
-            // Who starts nothing more than tests may never ask how it ended.
+            // A process that starts nothing more than tests may never ask how it ended.
             !stat.is_empty() && !stat.contains(") Z ")
         };
         while is_running() {

@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Why the stream broke, where it did.
+    /// Returns why the stream broke, if it did.
     pub(crate) fn take_broken(&self) -> Option<Error> {
         let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         broken.take()
@@ -42,7 +42,7 @@ pub(crate) struct Sent {
     from: Origin,
     left: u64,
     watch: Watch,
-    /// Counts what goes, where it is a file's.
+    /// Count of the bytes sent, if they are a file's.
     load: Load,
 }
 

@@ -5,8 +5,8 @@ use http::{HeaderMap, Response, StatusCode, header};
 use super::{About, refused};
 use crate::{Error, ErrorKind, Result};
 
-/// Codings, and how names end of files that are stored so: servers tell the coding of `x.tar.gz` beside bytes that are
-/// just those of the file.
+/// Codings, and name endings of files stored in them: servers state the coding of `x.tar.gz` beside
+/// bytes that are just those of the file.
 const STORED_AS: [(&str, &[&str]); 9] = [
     ("gzip", GZIP),
     ("x-gzip", GZIP),
@@ -68,8 +68,8 @@ pub(crate) fn check_status<B>(answer: &Response<B>, about: &About) -> Result<()>
     ))
 }
 
-/// Refuses a body that was compressed though nobody asked for that. One whose name says so is stored compressed; what is made while it is
-/// sent may be compressed once more.
+/// Refuses a body that was compressed without a request to. A file whose name says so is stored
+/// compressed; a body generated while it is sent may be compressed once more.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].

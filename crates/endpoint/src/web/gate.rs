@@ -1,7 +1,7 @@
 //! Bodies that wait until a server takes them (`Expect: 100-continue`, RFC 9110, section 10.1.1).
 //!
-//! The doors of grid storage (dCache, XRootD, EOS, Pelican) answer a write with the address of another host. What waits
-//! here until then is sent once, and to that host alone.
+//! The doors of grid storage (dCache, XRootD, EOS, Pelican) answer a write with the address of
+//! another host. A body that waits here until then is sent once, and to that host alone.
 
 use std::{
     pin::Pin,
@@ -20,7 +20,7 @@ const THOUGHT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nobody said anything.
+    /// No answer yet.
     Waiting,
     /// The server wants the body.
     Wanted,
@@ -66,8 +66,8 @@ impl Gate {
         }
     }
 
-    /// The server has answered. Its connection ends soon if it did not want the body: what it says of that can be read
-    /// before.
+    /// Notes that the server has answered. Its connection ends soon if it did not want the body:
+    /// its reasons can be read before.
     pub(super) fn end(&self) {
         let mut state = self.state();
         if state.step == Step::Waiting {
@@ -75,7 +75,7 @@ impl Gate {
         }
     }
 
-    /// Takes back what can be sent elsewhere, and ends the connection that waits for it.
+    /// Takes back a body that can be sent elsewhere, and ends the connection that waits for it.
     pub(super) fn take_back(&self) -> Option<Sent> {
         let mut state = self.state();
         if let Some(waker) = state.waker.take() {
@@ -119,7 +119,7 @@ impl Waiting {
         &self.gate
     }
 
-    /// The body, when it may go; nothing where it is to go elsewhere.
+    /// Returns the body when it may go; nothing if it is to go elsewhere.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Sent>> {
         let thought = self
             .thought

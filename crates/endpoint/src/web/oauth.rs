@@ -56,7 +56,7 @@ pub(crate) enum Grant {
 }
 
 impl Grant {
-    /// Tells two apart; never a secret.
+    /// Returns a name that distinguishes accounts; never a secret.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Signed { email, .. } => email,
@@ -82,7 +82,8 @@ pub(crate) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
     Some(key)
 }
 
-/// Asks for a token, with `refresh` instead of the account's own refresh token where that was replaced.
+/// Requests a token, with `refresh` instead of the account's own refresh token if that was
+/// replaced.
 ///
 /// # Errors
 /// [`ErrorKind::Unauthenticated`] where the service gives none; as [`Web::send`].

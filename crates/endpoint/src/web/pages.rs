@@ -1,6 +1,5 @@
-//! Reading from a web server: every range is asked for with the condition that the file still is
-//! what it was, and what comes back is compared with it again, because not every server heeds
-//! conditions.
+//! Reads from a web server. Every range is requested on condition that the file is unchanged. The
+//! answer is compared again, because not every server heeds conditions.
 
 use std::{
     ops::Range,
@@ -28,7 +27,8 @@ use crate::{
 /// Files up to this size are read in one request.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
-/// Longest file without a told length that is read to learn it, in bytes: it is read twice then.
+/// Longest file without a reported length that is read to learn it, in bytes: it is read twice
+/// then.
 const COUNTED_BYTES_MAX: u64 = 1 << 30;
 
 /// States of what is known of ranges: unknown, supported, not supported.
@@ -64,8 +64,8 @@ impl Pages {
         })
     }
 
-    /// Looks at a file that is about to be opened, of which a listing told `listed`. Another size is another file: a page that asks to
-    /// log in, say.
+    /// Looks at a file that is about to be opened and was listed as `listed`. Another size means
+    /// another file: a login page, say.
     ///
     /// # Errors
     /// Those of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
@@ -102,7 +102,8 @@ impl Pages {
                 self.learn_ranges(path, &head.headers, &entry).await?;
                 Ok(Some(entry))
             }
-            // Signed addresses are signed for GET alone, and some servers know no HEAD, or tell no size then.
+            // Signed addresses are signed for GET alone; some servers lack HEAD, or report no size
+            // then.
             _ => self.look_by_reading(path, &about).await,
         }
     }
@@ -149,7 +150,7 @@ impl Pages {
         }
     }
 
-    /// Finds out once whether the server reads from the middle of files.
+    /// Learns once whether the server reads from the middle of files.
     async fn learn_ranges(&self, path: &[u8], headers: &HeaderMap, entry: &Entry) -> Result<()> {
         if self.ranges.load(Relaxed) != UNKNOWN || entry.size <= WHOLE_BYTES_MAX {
             return Ok(());
@@ -165,7 +166,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Asks for `range` of what `entry` describes.
+    /// Requests `range` of the file that `entry` describes.
     pub(crate) async fn read(
         &self,
         path: &[u8],
@@ -240,7 +241,7 @@ impl Pages {
     }
 }
 
-/// Makes a request fail when the file is no longer what `entry` describes.
+/// Makes a request fail if the file is no longer what `entry` describes.
 fn conditional(call: Call, entry: &Entry) -> Call {
     let call = call.header("accept-encoding", "identity");
     match (&entry.version, entry.mtime) {
@@ -271,8 +272,8 @@ fn changed(about: &About) -> Error {
         .hint("copy it again when nothing writes to it")
 }
 
-/// Reads a body of no told length to its end, and returns how long it is. The file is then read once more: what is made anew
-/// for each request has another length, and is found to have changed.
+/// Reads a body of unreported length to its end, and returns its length. The file is then read once
+/// more: a file generated anew for each request has another length, and counts as changed.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] where a broken connection looks like the end, and for more than [`COUNTED_BYTES_MAX`].
@@ -346,7 +347,7 @@ impl Reader for PageReader {
         Box::pin(self.pages.read(&self.path, &self.entry, range))
     }
 
-    /// Every answer was compared with what was opened, so nothing is left to confirm.
+    /// Nothing is left to confirm: every answer was compared with the opened file.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

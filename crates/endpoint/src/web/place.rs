@@ -28,7 +28,7 @@ use crate::{
 /// Redirections followed in a row: as many as RFC 7231 once advised, and enough.
 const REDIRECTS_MAX: u32 = 5;
 
-/// The longest excerpt of an error page that is told, in characters.
+/// Longest reported excerpt of an error page, in characters.
 const EXCERPT_CHARS_MAX: usize = 120;
 
 /// States of how a server accepts a body: unknown, it asks for the body and says so itself, it says
@@ -41,7 +41,7 @@ const SILENT: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Place {
     web: Web,
-    /// The scheme people wrote: `https`, `webdav`.
+    /// Scheme as people wrote it: `https`, `webdav`.
     scheme: &'static str,
     /// `https://host:port`.
     origin: String,
@@ -52,7 +52,7 @@ pub(crate) struct Place {
     /// A signed address works for this path alone, and is a secret.
     query: Option<String>,
     credentials: Credentials,
-    /// Hosts that get the credentials too where the server sends us on to them.
+    /// Hosts that get the credentials too if the server redirects to them.
     trusted: Vec<String>,
     thought: AtomicU8,
 }
@@ -97,7 +97,8 @@ impl Call {
     }
 }
 
-/// A server's answer, which address gave it, and whether it sent us on from `name` to `name/`.
+/// A server's answer, the address that gave it, and whether the server redirected from `name` to
+/// `name/`.
 pub(crate) struct Answer {
     pub response: Response<Incoming>,
     pub from: Uri,
@@ -149,12 +150,12 @@ impl Place {
         self.web.round_trip()
     }
 
-    /// The address of `path` for people, without its query: that may be a signature.
+    /// Returns the address of `path` for people, without its query: that may be a signature.
     pub(crate) fn show(&self, path: &[u8]) -> String {
         self.show_full(&self.full(path))
     }
 
-    /// The address of an absolute path for people.
+    /// Returns the address of an absolute path for people.
     pub(crate) fn show_full(&self, full: &[u8]) -> String {
         let (_, host) = self.origin.split_once("://").unwrap_or_default();
         format!("{}://{host}{}", self.scheme, String::from_utf8_lossy(full))
@@ -196,8 +197,8 @@ impl Place {
         format!("{}/", encode(&self.full(path), true))
     }
 
-    /// Makes the request, follows redirections and returns what the server says, good or bad. A file
-    /// that is written goes only to where a redirection leads.
+    /// Makes the request, follows redirections and returns the server's answer, good or bad. A file
+    /// is written only at the end of a redirection.
     ///
     /// # Errors
     /// As [`Web::send`]; [`ErrorKind::Other`] for redirections without end;
@@ -271,7 +272,7 @@ impl Place {
             .cause("the server sends us from address to address"))
     }
 
-    /// The request at one address, with the credentials where it is theirs.
+    /// Returns the request to one address, with the credentials if they are for it.
     fn request(
         &self,
         uri: &Uri,
@@ -281,7 +282,7 @@ impl Place {
     ) -> Result<Request<Sent>> {
         let mut request = Request::builder().method(call.method).uri(uri);
         for (name, value) in &call.headers {
-            // Where a name is moved to is told to the server that moves it, as an address of its own.
+            // The server that moves a file gets the new name as an address of its own.
             let own = match (*name, value.strip_prefix(&self.origin), uri.authority()) {
                 ("destination", Some(path), Some(host)) => {
                     format!("{}://{host}{path}", uri.scheme_str().unwrap_or_default())
@@ -409,7 +410,7 @@ impl Credentials {
         }
     }
 
-    /// Forgets what was refused; says whether there may be something else to show.
+    /// Forgets refused credentials. Returns whether there may be others to show.
     async fn forget(&self, shown: &HeaderValue) -> bool {
         match self {
             Self::None | Self::Password(_) => false,
@@ -418,7 +419,7 @@ impl Credentials {
     }
 }
 
-/// The start of an error page, where it is text people may read.
+/// Returns the start of an error page, if it is readable text.
 fn excerpt(headers: &HeaderMap, text: &Bytes) -> Option<String> {
     let is_plain = text_of(headers, HeaderName::from_static("content-type").as_str())
         .is_some_and(|kind| kind.starts_with("text/plain"));

@@ -7,8 +7,8 @@ use crate::{ErrorKind, Result};
 
 /// Returns the address to which an answer redirects.
 ///
-/// A method stays what it is: what RFC 9110 (section 15.4) lets clients do to POST alone is done to nothing. `None` for
-/// any other answer.
+/// The method stays the same: the change of POST that RFC 9110 (section 15.4) permits is never
+/// made. Returns `None` for any other answer.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] for an address that can't be followed: none, another protocol, or no TLS behind TLS.

@@ -7,10 +7,10 @@ use http::{HeaderMap, StatusCode};
 use super::{About, text_of};
 use crate::{Error, ErrorKind, clock, dates};
 
-/// Longest pause a server may ask for; a longer wish is cut, so that a wrong date stops nobody.
+/// Longest pause a server may ask for; a longer one is cut, so that a wrong date stops no transfer.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// The kind of error a status alone means, and what to try.
+/// Returns the kind of error that a status alone means, and a hint.
 pub(crate) fn kind_of_status(status: StatusCode) -> (ErrorKind, &'static str) {
     match status.as_u16() {
         401 => (

@@ -1,4 +1,4 @@
-//! Whom to trust: the system's certificates and those a profile adds.
+//! Trust roots: the system's certificates and those a profile adds.
 
 use std::{path::Path, sync::Arc};
 
@@ -65,7 +65,8 @@ pub fn web_trust(
     trusting(DEFAULT_VERSIONS, roots)
 }
 
-/// The system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and those of `ca_file`.
+/// Returns the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as in OpenSSL) and those
+/// of `ca_file`.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a file without certificates, and where there is none at all; the system's.

@@ -1,4 +1,4 @@
-//! Changes on a WebDAV server, of which an answer may be lost or tell of parts.
+//! Changes on a WebDAV server. Their answers may be lost or incomplete.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ fn is_file_of(there: &Entry, size: u64) -> bool {
 }
 
 impl Shelf {
-    /// Makes a request that changes something, and says how it succeeded: a server may only have taken note of it, or
-    /// somebody on the way have answered.
+    /// Makes a request that changes something, and returns the status of its success. A server may
+    /// only have accepted the request, or an intermediary may have answered.
     ///
     /// # Errors
     /// Also where only a part was done (RFC 4918, section 11.1).
@@ -57,8 +57,8 @@ impl Shelf {
         }
     }
 
-    /// Gives what is under the hidden name its own. A directory is never replaced: the server would
-    /// remove all that is in it.
+    /// Gives the file under the hidden name its own. A directory is never replaced: the server
+    /// would remove all its content.
     pub(super) async fn publish(&self, partial: &[u8], full: &[u8], size: u64) -> Result<()> {
         let moved = |overwrite: &'static str| {
             let mut call = self.call("MOVE", partial, "write");
@@ -95,9 +95,10 @@ impl Shelf {
                 return Err(error.cause("something else got this name meanwhile"));
             }
             match left {
-                // Within one second, one file is told like another.
+                // Two files written within one second are reported alike.
                 Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
-                // Nobody else knows the hidden name: it was moved, whatever was said of that.
+                // No other writer knows the hidden name: the file was moved, whatever the answer
+                // said.
                 None if there.as_ref().is_some_and(|it| is_file_of(it, size)) => return Ok(()),
                 // The file at this name may be ours: an earlier answer was lost.
                 None => was_lost = true,
@@ -107,7 +108,7 @@ impl Shelf {
             first
         };
         match ended {
-            // Whatever a server says is looked at.
+            // Check the result, whatever the server says.
             Ok(status) => {
                 for pause_s in [0, 1, 2, 4, 8] {
                     sleep(Duration::from_secs(pause_s)).await;

@@ -20,7 +20,7 @@ use crate::{
 /// Entries of one page of a listing.
 const PAGE_ENTRIES: usize = 512;
 
-/// Files asked for at once whose sizes a listing does not tell.
+/// Files whose sizes a listing does not report that are asked for at once.
 const QUESTIONS_AT_ONCE: usize = 16;
 
 impl Shelf {

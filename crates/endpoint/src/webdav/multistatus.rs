@@ -28,9 +28,9 @@ struct Response {
 pub(super) struct Told {
     pub path: Vec<u8>,
     pub entry: Entry,
-    /// A file whose size is told: one that is not is not zero.
+    /// Set if the file's size was reported: an unreported size is not zero.
     pub has_size: bool,
-    /// The status of an element that tells nothing else: it is gone, or nobody may look at it.
+    /// Status of an element that reports nothing else: it is gone, or nobody may look at it.
     pub refusal: Option<StatusCode>,
 }
 
@@ -66,7 +66,7 @@ impl Cutter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole element: what lies at which path.
+    /// Returns the next whole element: an entry and its path.
     ///
     /// # Errors
     /// What about it makes no sense.
@@ -221,8 +221,8 @@ pub(super) fn refused_member(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
     None
 }
 
-/// The path an `href` names, without a slash at its end. What is no escape is taken as it stands: some servers escape
-/// nothing.
+/// Returns the path that an `href` names, without a slash at its end. Broken escapes stay as they
+/// are: some servers escape nothing.
 fn path_of(href: &str) -> Vec<u8> {
     let path = match href.split_once("://") {
         Some((_, rest)) if !href.starts_with('/') => &rest[rest.find('/').unwrap_or(rest.len())..],
