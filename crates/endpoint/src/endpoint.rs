@@ -67,7 +67,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry of which only the name and the kind are known.
+    /// Returns an entry of which only the name and the kind are known.
     #[must_use]
     pub fn bare(name: Vec<u8>, kind: Kind) -> Self {
         Self {
@@ -106,7 +106,8 @@ pub struct Parcel {
     pub sum: Checksum,
 }
 
-/// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others write.
+/// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others
+/// write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LentSegment {
     /// Token from the writer. Never a secret.
@@ -230,7 +231,7 @@ pub trait Writer: Send + Sync {
     /// given.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a receipt that is none, [`ErrorKind::Unsupported`] where nothing is
+    /// [`ErrorKind::Invalid`] for a malformed receipt, [`ErrorKind::Unsupported`] if nothing is
     /// lent; the operating system's.
     fn take(&self, _index: u64, _sum: Checksum, _receipt: &str) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, "take", "a segment")

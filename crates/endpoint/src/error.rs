@@ -41,9 +41,9 @@ pub enum ErrorKind {
 /// Retryability of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// The same request will fail again.
+    /// Failure that recurs with the same request.
     Permanent,
-    /// The same request may pass later.
+    /// Failure that may pass on a later attempt.
     Temporary,
 }
 
@@ -81,8 +81,9 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind` while doing `operation` (a verb: "open", "list") to `subject` (a path or
-    /// URL without secrets). The status follows from the kind; the locus starts as the client.
+    /// Returns an error of `kind` while doing `operation` (a verb: "open", "list") to `subject` (a
+    /// path or URL without secrets). The status follows from the kind; the locus starts as the
+    /// client.
     pub fn new(kind: ErrorKind, operation: &'static str, subject: impl Into<String>) -> Self {
         let status = match kind {
             ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Busy => Status::Temporary,
@@ -118,7 +119,7 @@ impl Error {
         Self { subject, ..self }
     }
 
-    /// An operating system error while doing `operation` to `subject`.
+    /// Returns an operating system error while doing `operation` to `subject`.
     pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
         let hint = hint_of_io(operation, &cause);
         let error = Self::new(kind_of_io(&cause), operation, subject).cause(cause);
@@ -187,7 +188,7 @@ impl Error {
         self
     }
 
-    /// The other side said when to try again (`Retry-After`); that makes it temporary.
+    /// Adds the pause that the other side requested (`Retry-After`), and makes the error temporary.
     #[must_use]
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after_ms = u32::try_from(pause.as_millis())
@@ -251,7 +252,7 @@ impl Error {
         self.locus
     }
 
-    /// The facts added for operators.
+    /// Returns the facts added for operators.
     pub fn context(&self) -> &[(&'static str, String)] {
         &self.context
     }
@@ -279,7 +280,7 @@ impl Error {
         self.hint.as_deref()
     }
 
-    /// The page under `docs/errors/` that explains this error.
+    /// Returns the name of the page under `docs/errors/` that explains this error.
     pub fn code(&self) -> &'static str {
         match self.kind {
             ErrorKind::NotFound => "not-found",

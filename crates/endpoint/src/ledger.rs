@@ -81,7 +81,8 @@ impl Ledger {
     /// its name and is not written to.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] and [`io::ErrorKind::PermissionDenied`] where it is another's and stays; the system's.
+    /// [`io::ErrorKind::AlreadyExists`] and [`io::ErrorKind::PermissionDenied`] if it is another's
+    /// and stays; the system's.
     pub(crate) fn start_anew(path: PathBuf, head: &Head, kept: &[Kept]) -> io::Result<Self> {
         match fs::remove_file(&path) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),

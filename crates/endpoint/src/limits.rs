@@ -120,7 +120,7 @@ impl Limits {
         state.changed.notify_waiters();
     }
 
-    /// The caps as they are now.
+    /// Returns the present caps.
     #[must_use]
     pub fn caps(&self) -> Caps {
         let caps = self.state.caps.lock();
@@ -178,7 +178,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The limits of a profile, also of one that has no caps yet.
+    /// Returns the limits of a profile, also of one that has no caps yet.
     pub(crate) fn limits(&self, name: &str, profile: Option<&Profile>) -> Limits {
         let caps = profile.map(Caps::of).unwrap_or_default();
         let known = self.by_profile.lock();

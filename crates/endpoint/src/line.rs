@@ -79,7 +79,7 @@ impl Fleets {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fleet of the connections from a host.
+    /// Returns the fleet of the connections from a host.
     fn of(&self, host: IpAddr) -> Arc<Fleet> {
         let mut known = self.known();
         if let Some(fleet) = known.get(&host).and_then(Weak::upgrade) {
@@ -91,7 +91,7 @@ impl Fleets {
         fleet
     }
 
-    /// A connection that was accepted.
+    /// Returns the line of an accepted connection.
     #[must_use]
     pub fn accepted(&self, stream: TcpStream, host: IpAddr) -> Line {
         let rtt = kernel::health(&stream).map_or(0, |health| health.rtt_us);
@@ -210,7 +210,7 @@ impl Far {
         self.sent >= most
     }
 
-    /// Before bytes are sent.
+    /// Prepares the connection before bytes are sent.
     fn begin_write(&mut self, stream: &TcpStream) {
         let was_sending = std::mem::replace(&mut self.is_sending, true);
         if !was_sending {
@@ -257,7 +257,7 @@ impl Far {
         }
     }
 
-    /// After bytes arrived.
+    /// Notes that bytes arrived.
     fn answered(&mut self) {
         self.sent = 0;
         self.stop_sending();

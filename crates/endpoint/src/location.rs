@@ -175,7 +175,7 @@ impl Location {
         }
     }
 
-    /// A colon before the first slash makes a path one on a host, as with scp and rsync.
+    /// Parses a path on a host: a colon before the first slash makes one, as with scp and rsync.
     fn parse_host(bytes: &[u8], shown: &str) -> Result<Self> {
         let (head, _) = split_authority(bytes);
         let Some(colon) = colon_behind_host(head) else {
@@ -295,8 +295,8 @@ impl Location {
         })
     }
 
-    /// The name a copy of this gets inside a directory; `None` when it has none of its own, as the
-    /// root of a disk or bucket, `.` and `..`.
+    /// Returns the name a copy of this gets inside a directory; `None` if it has none of its own,
+    /// as the root of a disk or bucket, `.` and `..`.
     #[must_use]
     pub fn name(&self) -> Option<Vec<u8>> {
         let path = match self {

@@ -40,7 +40,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// An attempt of which `counter` hears.
+    /// Returns an attempt whose bytes `counter` counts.
     #[must_use]
     pub fn new(counter: Arc<dyn Counter>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Outgoing {
         Held(Arc::clone(&self.held))
     }
 
-    /// A body whose bytes count as they go.
+    /// Returns a body whose bytes count as they go.
     pub(crate) fn load(&self) -> Load {
         Load {
             counter: self.counter.clone(),

@@ -1,5 +1,5 @@
-//! Leave to read or write one object for a while, for whoever has no credentials: an address that the store's own
-//! signature is part of.
+//! Presigned URLs: each permits to read or write one object for a while, without credentials. The
+//! store's own signature is in the address.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum BodySum {
 }
 
 impl BodySum {
-    /// The MD5 of some bytes.
+    /// Returns the MD5 of some bytes.
     #[must_use]
     pub fn md5_of(bytes: &[u8]) -> Self {
         Self::Md5(Md5::digest(bytes).into())

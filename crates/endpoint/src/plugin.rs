@@ -1,7 +1,7 @@
 //! Stores that other programs reach: a plug-in is a process that speaks a line protocol on its
 //! standard input and output (`docs/reference/plugin-protocol.md`), written in any language.
 //!
-//! One process serves one address, many requests at a time. Its output is not trusted: lines,
+//! A process serves one address, many requests at a time. Its output is not trusted: lines,
 //! payloads, names and figures have limits, and exceeding them ends the process. Requests under way
 //! then fail as temporary, and the next one restarts it.
 
@@ -123,7 +123,7 @@ impl Launch {
     /// Starts the plug-in only to read its description and abilities.
     ///
     /// # Errors
-    /// As [`Plugin::open`].
+    /// See [`Plugin::open`].
     pub async fn describe(&self) -> Result<Description> {
         let shown = format!("{}://…", self.scheme);
         let session = Session::start(self, None, &shown)

@@ -100,7 +100,7 @@ pub struct Posix {
 }
 
 impl Posix {
-    /// The files below `root`, or the one file `root` is.
+    /// Opens the files below `root`, or the one file `root` is.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, rules: DraftRules) -> Self {
         let root = root.into();
@@ -145,7 +145,7 @@ impl Posix {
         done.await.map(|unkept| self.note(unkept))
     }
 
-    /// The real path of a relative one.
+    /// Returns the real path of a relative one.
     #[must_use]
     pub fn path(&self, path: &[u8]) -> PathBuf {
         ground::below(&self.root, path)
@@ -172,10 +172,10 @@ impl Posix {
         }
     }
 
-    /// The directory at `path` itself, to be changed: no link is followed to it. Blocks.
+    /// Returns the directory at `path` itself, to be changed: no link is followed to it. Blocks.
     ///
     /// # Errors
-    /// As [`Posix::place`].
+    /// See [`Posix::place`].
     pub fn directory(&self, path: &[u8]) -> Result<Place> {
         self.ground.directory(&self.root, path)
     }

@@ -25,7 +25,7 @@ pub(crate) struct Printed {
 pub(crate) enum Company {
     /// Nobody: its background processes end with it.
     Nobody,
-    /// The person at the terminal, whom it may ask for a code. Its background processes go on.
+    /// Person at the terminal, from whom it may request a code. Its background processes go on.
     Terminal,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Company {
 /// process holds it. Dropping the future kills the program.
 ///
 /// # Errors
-/// When it can't be started.
+/// Fails if it can't be started.
 pub(crate) async fn run(
     program: &str,
     arguments: &[String],
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     })
 }
 
-/// A file of no name in no file system.
+/// Returns a file without a name in any file system.
 fn memory() -> io::Result<File> {
     Ok(memfd_create("printed", MemfdFlags::CLOEXEC)?.into())
 }

@@ -33,7 +33,8 @@ impl Proxies {
     /// Reads the proxies that the environment names.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no address of a proxy of a kind that is known; it is not shown.
+    /// [`ErrorKind::Invalid`] for an address that is no proxy of a known kind; the address is not
+    /// shown.
     pub(crate) fn of_environment() -> Result<Self> {
         Self::named(config::of_either_case)
     }
@@ -214,7 +215,7 @@ mod tests {
         chores: JoinSet<()>,
     }
 
-    /// A proxy that answers each question so, and all questions put to it.
+    /// Starts a proxy that gives each question this answer. Returns all questions put to it.
     async fn proxy(answer: &'static str) -> (Dialler, String, Asked) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

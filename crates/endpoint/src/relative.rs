@@ -19,7 +19,7 @@ pub(crate) fn beside(path: &[u8], name: &[u8]) -> Vec<u8> {
     [&path[..folder], name].concat()
 }
 
-/// The last component of a path.
+/// Returns the last component of a path.
 #[must_use]
 pub fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()

@@ -79,7 +79,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// `sftp://user@host:port`.
+    /// Returns `sftp://user@host:port`.
     fn show(&self) -> String {
         let user = self
             .user

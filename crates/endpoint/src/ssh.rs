@@ -195,7 +195,7 @@ async fn collect(mut complaints: impl AsyncRead + Unpin, text: Arc<Mutex<String>
     }
 }
 
-/// The error that `ssh`'s last words mean.
+/// Returns the error that `ssh`'s last words mean.
 pub(crate) fn refused(fail: &impl Fn(ErrorKind) -> Error, complaint: &str) -> Error {
     let mut lines = complaint
         .lines()

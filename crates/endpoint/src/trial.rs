@@ -32,7 +32,7 @@ const LONG_ENOUGH: Duration = Duration::from_secs(2);
 /// of `bytes_max` at most. Returns the bytes of the last one, and its duration.
 ///
 /// # Errors
-/// Those of writing.
+/// The errors of writing.
 pub async fn measure_writes(
     endpoint: &dyn Endpoint,
     bytes_max: usize,
@@ -92,7 +92,7 @@ pub async fn refuse_same_place(
 /// file made in the first is in the second.
 ///
 /// # Errors
-/// Those of writing there and of looking.
+/// The errors of writing there and of looking.
 pub async fn is_same_directory(
     (one, place): (&dyn Endpoint, &[u8]),
     (two, other): (&dyn Endpoint, &[u8]),
@@ -135,7 +135,7 @@ async fn has_trial(
 /// duration.
 ///
 /// # Errors
-/// Those of reading.
+/// The errors of reading.
 pub async fn measure_reads(reader: &dyn Reader, bytes_max: u64) -> Result<(u64, Duration)> {
     let end = reader.entry().size.min(bytes_max);
     let (mut from, mut bytes) = (0, FIRST_BYTES as u64);
@@ -159,7 +159,7 @@ pub async fn measure_reads(reader: &dyn Reader, bytes_max: u64) -> Result<(u64, 
 /// which `unkept` does not count.
 ///
 /// # Errors
-/// Those of writing and looking.
+/// The errors of writing and looking.
 pub(crate) async fn time_step_ns(
     endpoint: &dyn Endpoint,
     path: &[u8],

@@ -104,10 +104,10 @@ pub(crate) struct Web {
     dialler: Dialler,
 }
 
-/// The HTTP client that trusts the system's certificates and those of `ca_file`.
+/// Returns the HTTP client that trusts the system's certificates and those of `ca_file`.
 ///
 /// # Errors
-/// When no certificates can be had.
+/// Fails if no certificates can be had.
 pub(crate) fn client<B>(
     dialler: &Dialler,
     ca_file: Option<&Path>,
@@ -133,7 +133,7 @@ impl Web {
     /// proxies that the environment names.
     ///
     /// # Errors
-    /// When no certificates can be had, and for what is no proxy.
+    /// Fails if no certificates can be had, and for an invalid proxy.
     pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self> {
         Self::with(Dialler::new()?, ca_file)
     }
@@ -141,7 +141,7 @@ impl Web {
     /// Returns a client whose connections the `dialler` makes.
     ///
     /// # Errors
-    /// When no certificates can be had.
+    /// Fails if no certificates can be had.
     pub(crate) fn with(dialler: Dialler, ca_file: Option<&Path>) -> Result<Self> {
         Ok(Self {
             client: client(&dialler, ca_file)?,
@@ -149,7 +149,7 @@ impl Web {
         })
     }
 
-    /// The way to the server and back, once something connected.
+    /// Returns the round-trip time to the server, once a connection was made.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.dialler.round_trip()
     }
@@ -211,7 +211,8 @@ impl Web {
         })
     }
 
-    /// The inner error is the connection's, the outer one the source's or that of time.
+    /// Tries once to send. The inner error is the connection's, the outer one the source's or a
+    /// timeout.
     async fn try_to_send(
         &self,
         request: Request<Sent>,
@@ -258,7 +259,8 @@ fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     Some(again)
 }
 
-/// A response body as a stream; it ends with an error when nothing comes for too long.
+/// Returns a response body as a stream. The stream ends with an error when nothing arrives for too
+/// long.
 pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
     let frames = futures_util::stream::try_unfold(body, move |mut body| {
         let subject = subject.clone();

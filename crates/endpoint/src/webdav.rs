@@ -93,7 +93,7 @@ impl Shelf {
         &self.pages.place
     }
 
-    /// A request about the absolute path `full`.
+    /// Returns a request about the absolute path `full`.
     fn call(&self, method: &'static str, full: &[u8], operation: &'static str) -> Call {
         let about = About::writing(operation, self.place().show_full(full));
         Call::new(method, target(full), about)
@@ -112,7 +112,7 @@ impl Shelf {
         Ok(there.is_some_and(|there| there.kind == Kind::Directory))
     }
 
-    /// The address of an absolute path, as other requests refer to it.
+    /// Returns the address of an absolute path, as other requests refer to it.
     fn address(&self, full: &[u8]) -> String {
         format!("{}{}", self.place().origin(), target(full))
     }

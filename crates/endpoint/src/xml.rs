@@ -18,7 +18,7 @@ pub(crate) struct Ended<'a> {
 /// document they stand in, and nothing for others.
 ///
 /// # Errors
-/// What is wrong with the document, or `visit`'s own.
+/// The fault in the document, or `visit`'s own error.
 pub(crate) fn walk(
     body: &[u8],
     known: fn(&str) -> &'static str,

@@ -60,7 +60,7 @@ pub(super) struct Ways {
 }
 
 impl Host {
-    /// `ftp://host:port`.
+    /// Returns `ftp://host:port`.
     pub(super) fn show(&self) -> String {
         let name = if self.name.contains(':') {
             format!("[{}]", self.name)

@@ -74,7 +74,7 @@ impl FtpListing {
             .at(Locus::Source)
     }
 
-    /// The next line without its end; `None` after the last.
+    /// Returns the next line without its end; `None` after the last.
     async fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.lines).take(LINE_BYTES_MAX);

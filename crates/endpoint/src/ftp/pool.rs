@@ -40,7 +40,7 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    /// A pool whose first session is there.
+    /// Returns a pool that has its first session.
     pub(super) fn new(host: Arc<Host>, first: Session, sessions_max: usize) -> Arc<Self> {
         Arc::new(Self {
             host,
@@ -103,7 +103,7 @@ impl Pool {
 }
 
 impl Lease {
-    /// The session.
+    /// Returns the session.
     pub(super) fn session(&mut self) -> Result<&mut Session> {
         let gone = || Error::new(ErrorKind::Other, "use", "a session that has ended");
         self.session.as_mut().ok_or_else(gone)

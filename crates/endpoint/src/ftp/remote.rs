@@ -53,7 +53,7 @@ pub(super) struct Remote {
     pub(super) unkept: UnkeptCount,
 }
 
-/// The root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
+/// Returns the root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
 pub(super) fn root_of(path: &[u8]) -> Vec<u8> {
     match path.strip_prefix(b"/~") {
         Some(b"") => b".".to_vec(),
@@ -119,7 +119,7 @@ impl Remote {
         self.pool.lease().await
     }
 
-    /// An error for an answer that is a refusal.
+    /// Returns the error for an answer that is a refusal.
     pub(super) fn refused(
         &self,
         reply: &Reply,
@@ -498,7 +498,7 @@ impl Remote {
     }
 }
 
-/// `COMMAND path`.
+/// Returns `COMMAND path`.
 pub(super) fn line(command: &str, full: &[u8]) -> Vec<u8> {
     [command.as_bytes(), b" ", full].concat()
 }

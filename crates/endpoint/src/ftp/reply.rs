@@ -167,7 +167,7 @@ impl Reply {
         }
     }
 
-    /// The error this answer is, of `operation` on `subject`.
+    /// Returns the error that this answer is, of `operation` on `subject`.
     pub(super) fn refusal(&self, operation: &'static str, subject: String, locus: Locus) -> Error {
         let kind = self.kind();
         let error = Error::new(kind, operation, subject)

@@ -231,7 +231,7 @@ impl Session {
             .map_err(|cause| self.host.broken("ask", cause))
     }
 
-    /// The next answer.
+    /// Reads the next answer.
     async fn answer(&mut self, within: Duration) -> Result<Reply> {
         let read = timeout(within, self.read_reply()).await;
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
@@ -379,7 +379,7 @@ impl Session {
         self.answer(ANSWERED_WITHIN).await
     }
 
-    /// The answer at the end of a transfer.
+    /// Reads the answer at the end of a transfer.
     pub(super) async fn ended(&mut self) -> Result<Reply> {
         self.answer(STORED_WITHIN).await
     }
@@ -398,7 +398,7 @@ fn begun(reply: Reply, data: TcpStream) -> Result<TcpStream, Reply> {
     }
 }
 
-/// The port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
+/// Returns the port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
 fn extended_port(text: &str) -> Option<u16> {
     let (_, inner) = text.rsplit_once('(')?;
     let inner = inner.split(')').next()?;
@@ -407,7 +407,8 @@ fn extended_port(text: &str) -> Option<u16> {
     fields.nth(3)?.parse().ok().filter(|&port| port > 0)
 }
 
-/// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`; some servers leave out the brackets.
+/// Returns the port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`; some servers leave out the
+/// brackets.
 fn passive_port(text: &str) -> Option<u16> {
     let start = text.find(|c: char| c.is_ascii_digit())?;
     let numbers: Vec<u8> = text[start..]

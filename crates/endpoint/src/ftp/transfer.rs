@@ -45,7 +45,7 @@ pub(super) struct Download {
     is_exact: bool,
     /// Set if the server got no end to the range: the file ends with its last byte.
     is_to_end: bool,
-    /// Set if the server was told to begin inside the file.
+    /// Set if the server got a start inside the file.
     is_restarted: bool,
     /// Set if the file's attributes are asked for at the end.
     looks: bool,
@@ -63,7 +63,7 @@ impl Download {
         self.looked
     }
 
-    /// The next bytes; `None` when all of them came.
+    /// Returns the next bytes; `None` once all have arrived.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         let Some(data) = &mut self.data else {
             return Ok(None);
@@ -145,7 +145,7 @@ impl Download {
         Ok(())
     }
 
-    /// Why a transfer ended before its bytes were there.
+    /// Returns why a transfer ended before its bytes were there.
     async fn ended_early(&mut self) -> Error {
         self.data = None;
         let left = self.left;

@@ -160,8 +160,8 @@ impl FtpWriter {
     }
 }
 
-/// The noted segments from the first on that the server's file holds, read back: the note alone may
-/// be of a file that was lost.
+/// Returns the noted segments from the first on that the server's file holds, read back: the note
+/// alone may be of a file that was lost.
 async fn still_held(
     remote: &Arc<Remote>,
     partial: &[u8],

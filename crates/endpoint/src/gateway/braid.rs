@@ -23,7 +23,7 @@ pub(crate) const BRAID_HEADER: &str = "Posthaste-Braid";
 pub struct BraidId([u8; 16]);
 
 impl BraidId {
-    /// A name of these bytes, which must be random.
+    /// Returns a name of these bytes, which must be random.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -69,7 +69,7 @@ pub struct Braid {
 }
 
 impl Braid {
-    /// The headers of an answer that offer it.
+    /// Returns the headers of an answer that offer the braid.
     #[must_use]
     pub fn headers(&self) -> String {
         format!(
@@ -97,7 +97,7 @@ impl Braid {
 /// the first. Also returns the bytes behind the answer.
 ///
 /// # Errors
-/// Those of [`connect`], and what the gateway refuses.
+/// The errors of [`connect`], and the gateway's refusal.
 pub async fn join(
     hop: &Hop,
     address: IpAddr,

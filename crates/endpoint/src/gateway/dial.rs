@@ -104,7 +104,7 @@ pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The addresses of a host, each a canonical one.
+/// Returns the addresses of a host, each a canonical one.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`].
@@ -167,7 +167,7 @@ pub async fn connect(
 /// Reads on from `read` to the empty line. Also returns the bytes behind it.
 ///
 /// # Errors
-/// When it breaks, ends before that, or is longer than 8 KiB.
+/// Fails if the connection breaks or ends before that, or if the head is longer than 8 KiB.
 pub async fn read_head(
     stream: &mut TcpStream,
     mut read: Vec<u8>,
@@ -217,7 +217,7 @@ pub struct Opened {
 /// Asks a gateway, over a connection that leads to it, for the way to a target.
 ///
 /// # Errors
-/// Those of [`connect_through`].
+/// See [`connect_through`].
 pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<Opened> {
     let target = passage.target;
     let token = mint(
@@ -290,17 +290,19 @@ pub(super) async fn exchange(
 /// Connects to `target` through gateways, the nearest first; straight without any.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; what a gateway refuses:
-/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`], [`ErrorKind::Conflict`] for a loop.
+/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; the gateway's refusal:
+/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`],
+/// [`ErrorKind::Conflict`] for a loop.
 pub async fn connect_through(hops: &[Hop], target: &Target) -> Result<(TcpStream, Vec<u8>)> {
     connect_reserved(hops, target, None).await
 }
 
-/// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that reserves.
+/// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that
+/// reserves.
 ///
 /// # Errors
-/// Those of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a gateway doesn't know, unless
-/// it is optional.
+/// The errors of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a
+/// gateway doesn't know, unless it is optional.
 pub async fn connect_reserved(
     hops: &[Hop],
     target: &Target,

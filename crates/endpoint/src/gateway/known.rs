@@ -61,7 +61,8 @@ impl Gateways {
     /// Reads them from a TOML file; secrets are named relative to it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] and the other ones of reading; [`ErrorKind::Invalid`] where it makes no sense.
+    /// [`ErrorKind::NotFound`] and the other errors of reading; [`ErrorKind::Invalid`] if it makes
+    /// no sense.
     pub fn read(file: &Path) -> Result<Self> {
         let shown = file.display().to_string();
         let invalid = |cause: String| {
@@ -93,7 +94,7 @@ impl Gateways {
         Ok(gateways)
     }
 
-    /// The gateways on the way to and over the one of this name, the nearest first.
+    /// Returns the gateways on the way to the one of this name, the nearest first and itself last.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when there is none of this name; those of reading a secret.
@@ -114,7 +115,7 @@ impl Gateways {
     /// names, the direct one last. A place is judged by its name: names are not looked up.
     ///
     /// # Errors
-    /// Those of [`Self::hops`].
+    /// See [`Self::hops`].
     pub fn ways_to(&self, target: &Target) -> Result<Vec<Way>> {
         let mut ways = Vec::new();
         for (name, to) in &self.to {
@@ -133,7 +134,7 @@ impl Gateways {
     /// name.
     ///
     /// # Errors
-    /// Those of [`Self::ways_to`] and of an address that makes no sense.
+    /// The errors of [`Self::ways_to`] and of an address that makes no sense.
     pub fn ways_to_relay(&self, address: &RelayAddress) -> Result<Vec<Way>> {
         let (host, port) = address.host_and_port()?;
         self.ways_to_host(&host, port)
@@ -142,7 +143,7 @@ impl Gateways {
     /// Returns the ways to a port of a host, by name or address without brackets.
     ///
     /// # Errors
-    /// Those of [`Self::ways_to`].
+    /// See [`Self::ways_to`].
     pub fn ways_to_host(&self, host: &str, port: u16) -> Result<Vec<Way>> {
         match Host::read(host) {
             Some(host) => self.ways_to(&Target { host, port }),
@@ -171,12 +172,12 @@ impl Gateways {
         way.split(BETWEEN_GATEWAYS).any(|passed| passed == gateway)
     }
 
-    /// The gateways on the way over the one of this name, as a person writes them.
+    /// Returns the gateways on the way over the one of this name, as a person writes them.
     fn way_name(&self, name: &str) -> String {
         self.names_to(name).join(BETWEEN_GATEWAYS)
     }
 
-    /// The names of the gateways on the way over the one of this name, the nearest first.
+    /// Returns the names of the gateways on the way over the one of this name, the nearest first.
     fn names_to<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
         let mut names = vec![name];
         // Loops were refused when the file was read.

@@ -5,7 +5,8 @@ use std::{fmt, net::IpAddr, str::FromStr};
 use super::target::{Host, Target, split_port};
 use crate::{Error, ErrorKind};
 
-/// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`, `*:443`.
+/// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`,
+/// `*:443`.
 ///
 /// `*` and names match no loopback and no link-local address, whatever a name resolves to: a rule
 /// must write those as addresses. A listener there trusts its own machine.

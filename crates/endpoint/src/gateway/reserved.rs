@@ -25,7 +25,8 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// No stream without it: a gateway that reserves and does not know it refuses.
+    /// Returns a reservation that the stream needs: a gateway that reserves and does not know it
+    /// refuses the stream.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.

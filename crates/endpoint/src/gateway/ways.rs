@@ -47,12 +47,12 @@ impl Ways {
         self.since.elapsed()
     }
 
-    /// The gateways of a way.
+    /// Returns the gateways of a way.
     pub(crate) fn hops(&self, way: usize) -> &[Hop] {
         self.all.get(way).map_or(&[], |way| way.hops.as_slice())
     }
 
-    /// Their names, in their order.
+    /// Returns the names of the ways, in their order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.all.iter().map(|way| way.name.clone()).collect()
     }
@@ -67,7 +67,7 @@ impl Ways {
         self.all.iter().any(|way| !way.hops.is_empty())
     }
 
-    /// The one that the next connection would take.
+    /// Returns the way that the next connection would use.
     pub(crate) fn first(&self) -> Option<usize> {
         self.order().first(self.now())
     }

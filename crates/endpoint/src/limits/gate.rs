@@ -24,7 +24,7 @@ pub struct Pass {
 }
 
 impl Gate {
-    /// A gate that lets `limit` through at once.
+    /// Returns a gate that lets `limit` through at once.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {

@@ -35,7 +35,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// A throttle that starts with this rate; `None` and zero are no limit.
+    /// Returns a throttle that starts with this rate; `None` and zero are no limit.
     #[must_use]
     pub fn new(rate: Option<ByteRate>) -> Self {
         let (rate, _) = watch::channel(rate.filter(|rate| rate.get() > 0));

@@ -34,7 +34,7 @@ impl Humble {
         }
     }
 
-    /// After bytes were sent.
+    /// Counts sent bytes, and adapts the pace.
     pub(crate) fn wrote(&mut self, count: usize, stream: &TcpStream) {
         self.sent += count as u64;
         let now = self.began.elapsed();

@@ -48,10 +48,10 @@ pub(super) fn use_bbr(stream: &TcpStream) {
     let _ = socket.set_tcp_congestion(b"bbr");
 }
 
-/// Lets a connection find its rate from the start, from its present amount, and doubles it every
-/// round trip: the connection forgets how much it sent when it last lost something. BBR sets the
-/// slow start threshold to infinity when it begins, and its successor leaves it there. If BBR is
-/// not offered, nothing changes.
+/// Makes a connection find its rate anew: it starts from its present rate and doubles it every round
+/// trip, because it forgets how much it sent when it last lost something. BBR sets the
+/// slow start threshold to infinity when it begins, and its successor leaves it there. If BBR is not
+/// offered, nothing changes.
 pub(super) fn find_anew(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     if let Ok(before) = socket.tcp_congestion() {
@@ -75,8 +75,8 @@ const LOWER_EFFORT: u32 = 0b0000_0100;
 /// Marks a connection's packets as of the least importance.
 pub(super) fn mark_lower_effort(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    // A socket that can't be marked still gives way by its pace. One of the two calls is for the
-    // other address family.
+    // A socket that can't be marked still gives way by its pace. The other of the two calls is for
+    // the other address family.
     let _ = socket.set_tos_v4(LOWER_EFFORT);
     let _ = socket.set_tclass_v6(LOWER_EFFORT);
 }
@@ -85,7 +85,8 @@ pub(super) fn mark_lower_effort(stream: &TcpStream) {
 pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
     let rate = rate.get();
     let length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or(8);
-    // SAFETY: the kernel reads `length` bytes from `rate`, which has so many and lives until the call returns.
+    // SAFETY: the kernel reads `length` bytes from `rate`, which has so many and lives until the
+    // call returns.
     let _ = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
@@ -101,7 +102,7 @@ pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
 /// Returns the kernel's statistics of a connection.
 ///
 /// # Errors
-/// When it doesn't tell.
+/// Fails if the kernel does not report it.
 pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
     let info = info(stream.as_fd())?;
     Ok(Health {
@@ -115,7 +116,7 @@ pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
 /// Bytes of a connection that the other side's kernel said it has.
 ///
 /// # Errors
-/// When the kernel doesn't tell.
+/// Fails if the kernel does not report it.
 pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     info(socket).map(|info| info.tcpi_bytes_acked)
 }

@@ -76,7 +76,7 @@ impl Location {
 }
 
 impl Server {
-    /// The port it is reached at.
+    /// Returns the port it is reached at.
     pub(crate) fn port(&self) -> u16 {
         self.port.unwrap_or(match self.protocol {
             Protocol::Http | Protocol::WebDav => 80,

@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// A path in its shortest spelling, which begins with a slash unless nothing is left of it.
+/// Returns a path in its shortest spelling, which begins with a slash unless nothing is left of it.
 fn plain(path: &[u8]) -> String {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|&byte| byte == b'/') {

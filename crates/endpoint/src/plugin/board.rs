@@ -255,7 +255,7 @@ impl Board {
         }
     }
 
-    /// Why nothing can be asked any more.
+    /// Returns why no request can be made any more.
     pub(super) fn fate(&self) -> Option<String> {
         let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner);
         fate.clone()

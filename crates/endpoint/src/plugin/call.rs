@@ -48,7 +48,7 @@ impl Call {
         }
     }
 
-    /// The error of a plug-in that is gone.
+    /// Returns the error of a plug-in that is gone.
     pub(super) fn broken(&self) -> Error {
         self.session.broken(self.doing, &self.subject)
     }
@@ -141,7 +141,7 @@ impl Call {
             .await
     }
 
-    /// The bytes of a range as they come.
+    /// Returns the bytes of a range as they arrive.
     pub(super) fn stream(self) -> ByteStream {
         Box::pin(stream::try_unfold(self, |mut call| async move {
             match call.next().await? {

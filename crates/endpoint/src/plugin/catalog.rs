@@ -63,10 +63,10 @@ pub fn configured() -> Result<Vec<Configured>> {
     Ok(found.into_values().collect())
 }
 
-/// The plug-in for a scheme.
+/// Returns the plug-in for a scheme.
 ///
 /// # Errors
-/// As [`configured`].
+/// See [`configured`].
 pub(super) fn find(scheme: &str) -> Result<Option<Configured>> {
     let scheme = scheme.to_ascii_lowercase();
     for file in configuration_files("plugins.toml") {
@@ -126,7 +126,7 @@ fn executables(folders: &[PathBuf]) -> BTreeMap<String, Configured> {
     found
 }
 
-/// The plug-ins a file names; none when it is not there.
+/// Returns the plug-ins a file names; none if the file does not exist.
 fn read(path: &Path) -> Result<Vec<Configured>> {
     let shown = path.to_string_lossy();
     let fail = |cause| Error::io("read plug-ins from", &*shown, cause);

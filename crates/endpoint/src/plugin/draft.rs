@@ -158,7 +158,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-/// The plug-in's own sum in the note of a segment, `ALGORITHM:DIGITS`.
+/// Returns the plug-in's own sum in the note of a segment, `ALGORITHM:DIGITS`.
 fn noted_sum<'n>(noted: &'n Kept, algorithm: Option<&str>) -> Option<&'n str> {
     let (name, sum) = noted.receipt.split_once(':')?;
     (Some(name) == algorithm).then_some(sum)
@@ -299,8 +299,8 @@ impl PluginWriter {
     }
 }
 
-/// The noted segments that are still there; of a file that is written in order, only those before
-/// the first gap.
+/// Returns the noted segments that are still there; for a file that is written in order, only those
+/// before the first gap.
 async fn still_held(
     draft: &Unfinished<'_>,
     segment_size: u64,
@@ -322,7 +322,7 @@ async fn still_held(
     Ok(kept)
 }
 
-/// A plug-in's name for an unfinished file as one word of a ledger.
+/// Encodes a plug-in's name for an unfinished file as one word of a ledger.
 fn encode_token(name: &str) -> String {
     name.bytes()
         .map(|byte| match byte {

@@ -175,8 +175,8 @@ fn kept_scheme(scheme: &str) -> &'static str {
     known
 }
 
-/// The first line a plug-in reads. The profile travels here and nowhere else: arguments and the
-/// environment can be seen by others.
+/// Returns the first line for a plug-in. The profile travels here and nowhere else: others can see
+/// arguments and the environment.
 pub(super) fn hello(launch: &Launch, address: Option<&[u8]>) -> Value {
     let profile: Map<String, Value> = launch
         .profile

@@ -31,7 +31,7 @@ impl Course {
         }
     }
 
-    /// A text [`Course::read`] understands.
+    /// Returns a text that [`Course::read`] understands.
     fn write(&self) -> Vec<u8> {
         let is_tree = self.names == Names::Paths;
         let course = serde_json::json!([is_tree, self.follow, self.from.is_some(), self.from]);

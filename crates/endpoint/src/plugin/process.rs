@@ -160,7 +160,7 @@ impl Complaints {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The last line that says anything.
+    /// Returns the last line with text.
     pub(super) fn last_line(&self) -> Option<String> {
         let kept: Vec<u8> = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

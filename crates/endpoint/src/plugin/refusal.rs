@@ -58,8 +58,8 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Returns the error it means while `doing` something. `secrets` are never shown, whoever
-    /// quotes them.
+    /// Returns the error it means while `doing` something. `secrets` are never shown, even if
+    /// quoted.
     pub(super) fn error(&self, doing: Doing, subject: &str, secrets: &Secrets) -> Error {
         let locus = match self.locus.as_deref() {
             Some("source") => Locus::Source,

@@ -79,7 +79,8 @@ impl Remote {
         show(&self.launch.scheme, &self.address, path)
     }
 
-    /// The living process; a dead one is replaced, after a pause that grows with its deaths.
+    /// Returns the living process; a dead one is replaced, after a pause that grows with its
+    /// deaths.
     async fn session(&self) -> Result<Arc<Session>> {
         let mut slot = self.slot.lock().await;
         if let Some(session) = slot.session.take() {

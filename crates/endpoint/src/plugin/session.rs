@@ -144,7 +144,7 @@ impl Session {
         self.answered.store(true, Relaxed);
     }
 
-    /// Why the plug-in is gone.
+    /// Returns why the plug-in is gone.
     pub(super) fn fate(&self) -> String {
         self.board.fate().unwrap_or_else(|| "is gone".to_owned())
     }
@@ -160,7 +160,7 @@ impl Session {
         self.board.cancel(id);
     }
 
-    /// The error of a request to a plug-in that is gone.
+    /// Returns the error of a request to a plug-in that is gone.
     pub(super) fn broken(&self, doing: Doing, subject: &str) -> Error {
         doing
             .error(ErrorKind::Unreachable, subject)
@@ -224,7 +224,7 @@ impl Unstarted {
     }
 }
 
-/// The greeting, when it is one in a version spoken here.
+/// Returns the greeting, if it is one in a version spoken here.
 fn understood(
     greeted: Result<Value, Refusal>,
     shown: &str,

@@ -80,7 +80,7 @@ pub(super) fn not_kept(
     not_kept_of(refused, (mode, mtime), (found.mode(), told))
 }
 
-/// Counts as [`not_kept`] does, for a mode and perhaps a time that were found in another way.
+/// Counts as `not_kept` does, for a mode and perhaps a time that were found in another way.
 #[must_use]
 pub fn not_kept_of(
     refused: Unkept,

@@ -106,7 +106,7 @@ impl Place {
         self.shown.as_deref().unwrap_or(&self.path)
     }
 
-    /// A name in a directory that was opened.
+    /// Returns the place of a name in an opened directory.
     #[must_use]
     pub fn within(folder: Arc<OwnedFd>, name: &[u8]) -> Self {
         Self {
@@ -218,7 +218,8 @@ impl Beneath {
     /// Opens the directory at `path`, which is made with those above it if `make`. Blocks.
     ///
     /// # Errors
-    /// The system's; [`Errno::XDEV`] and [`Errno::LOOP`] where a link leads out or may not be followed.
+    /// The system's; [`Errno::XDEV`] and [`Errno::LOOP`] if a link leads out or may not be
+    /// followed.
     pub fn folder(&self, path: &[u8], make: bool) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match self.open(path, flags) {
@@ -237,7 +238,7 @@ impl Beneath {
     /// Resolves `path` beneath the directory, links followed; its end need not exist yet. Blocks.
     ///
     /// # Errors
-    /// As [`Beneath::folder`].
+    /// See [`Beneath::folder`].
     pub fn real_path(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
         let (mut there, mut missing) = (path, Vec::new());
         let found = loop {
@@ -264,7 +265,7 @@ impl Beneath {
     /// Opens the entry at `path`. Blocks.
     ///
     /// # Errors
-    /// As [`Beneath::folder`].
+    /// See [`Beneath::folder`].
     pub fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         if self.has_openat2 {
@@ -334,12 +335,12 @@ fn is_link(stat: Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
-/// A path through an open file.
+/// Returns a path through an open file.
 fn through(file: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// Parent and name; the root's name is `.`.
+/// Splits a path into parent and name; the root's name is `.`.
 #[must_use]
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {

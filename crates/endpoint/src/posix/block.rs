@@ -27,7 +27,7 @@ impl Block {
     /// Bytes of content one block has room for.
     pub const BYTES: usize = BLOCK_ROOM_BYTES;
 
-    /// An empty block.
+    /// Returns an empty block.
     #[must_use]
     pub fn new() -> Self {
         let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -48,7 +48,7 @@ pub fn make_directory(path: &Path) -> Result<bool> {
 /// to a directory will do only if `follow`. Blocks.
 ///
 /// # Errors
-/// As [`make_directory`].
+/// See [`make_directory`].
 pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
     if !follow && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Err(

@@ -110,7 +110,7 @@ impl Draft {
     /// Starts or continues a large file whose size is known only with its last segment. Blocks.
     ///
     /// # Errors
-    /// As [`Draft::resumable`].
+    /// See [`Draft::resumable`].
     pub fn open_ended(
         place: &Place,
         spec: &FileSpec,
@@ -195,7 +195,7 @@ impl Draft {
         self.place.shown()
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
@@ -227,7 +227,7 @@ impl Draft {
     /// threads that write to the file wait. Blocks.
     ///
     /// # Errors
-    /// As [`Draft::write_at`].
+    /// See [`Draft::write_at`].
     pub fn write_pieces(&self, pieces: &[Bytes], mut offset: u64) -> Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.rules.verify {
@@ -308,8 +308,9 @@ impl Draft {
     /// file system does not keep. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another writer took its place, or gave something else its final name meanwhile; the system's. A
-    /// small one, and one of which the file system lost bytes, is then removed.
+    /// [`ErrorKind::Conflict`] when another writer took its place, or gave another file its final
+    /// name meanwhile; the system's. A small draft, or one of which the file system lost bytes, is
+    /// then removed.
     pub fn publish(&self, spec: &FileSpec) -> Result<Unkept> {
         self.publish_with(spec, self.rules.fsync)
     }
@@ -318,7 +319,7 @@ impl Draft {
     /// Blocks.
     ///
     /// # Errors
-    /// As [`Draft::publish`].
+    /// See [`Draft::publish`].
     pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<Unkept> {
         let fail = |cause| failed("write", self.shown(), cause);
         let taken = || self.conflict("another posthaste wrote it meanwhile");
@@ -444,8 +445,8 @@ impl Draft {
 }
 
 impl Drop for Draft {
-    /// A small file without its final name is useless, and so is a record of bytes that the file
-    /// system lost.
+    /// Removes a small file without its final name, and a record of bytes that the file system
+    /// lost: both are useless.
     fn drop(&mut self) {
         let is_left = !*self.ended.get_mut();
         if is_left && (self.ledger.is_none() || flush(&self.file).is_err()) {
@@ -462,7 +463,7 @@ fn is_anothers(cause: &io::Error) -> bool {
     )
 }
 
-/// The bytes segment `index` covers.
+/// Returns the bytes that segment `index` covers.
 #[must_use]
 pub fn segment_range(index: u64, segment_size: u64, size: u64) -> Range<u64> {
     let start = index.saturating_mul(segment_size).min(size);

@@ -32,7 +32,7 @@ pub fn flush(file: impl AsFd) -> io::Result<()> {
 /// therefore be closed like this.
 ///
 /// # Errors
-/// As [`flush`].
+/// See [`flush`].
 pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
     let descriptor = file.into().into_raw_fd();
     // SAFETY: the descriptor was owned here, no other code knows it, and it is not used again.

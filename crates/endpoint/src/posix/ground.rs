@@ -52,7 +52,7 @@ impl Ground {
         Ok(Place::within(folder, name).called(plain))
     }
 
-    /// The directory at `path` below `root` itself. Blocks.
+    /// Returns the directory at `path` below `root` itself. Blocks.
     pub(super) fn directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         if path.is_empty() {
@@ -74,7 +74,7 @@ impl Ground {
         Ok(Place::within(folder, name).called(plain))
     }
 
-    /// The directory at `path` below `root`, to be listed. Blocks.
+    /// Returns the directory at `path` below `root`, to be listed. Blocks.
     pub(super) fn source_directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         let beneath = self.beneath(root);
@@ -163,7 +163,7 @@ fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
     error.at(Locus::Source)
 }
 
-/// The path of a name below `root`.
+/// Returns the path of a name below `root`.
 pub(super) fn below(root: &Path, path: &[u8]) -> PathBuf {
     if path.is_empty() {
         return root.to_owned();

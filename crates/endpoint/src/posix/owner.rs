@@ -29,7 +29,7 @@ pub(super) enum Claim {
 }
 
 impl Owner {
-    /// This process.
+    /// Returns this process.
     pub(super) fn oneself() -> &'static Self {
         static ONESELF: LazyLock<Owner> = LazyLock::new(|| {
             let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -33,7 +33,7 @@ use crate::{
 /// Attempts to open an unfinished copy that nobody else has.
 const OPENED_MAX: u32 = 8;
 
-/// The path of the unfinished copy of `path`.
+/// Returns the path of the unfinished copy of `path`.
 pub(super) fn partial_path(path: &Path, origin: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     path.with_file_name(OsString::from_vec(partial_name(name.as_bytes(), origin)))
@@ -100,7 +100,8 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
     options.open(path)
 }
 
-/// Returns the mode that a new file beside `path` gets from the umask or its directory's access list.
+/// Returns the mode that a new file beside `path` gets from the umask or its directory's access
+/// list.
 ///
 /// # Errors
 /// The system's.
@@ -171,7 +172,7 @@ fn look(partial: &Path, path: &Path) -> io::Result<There> {
     })
 }
 
-/// The user that the file system says new files are of: NFS and SMB may make everybody one.
+/// Returns the user that the file system assigns to new files: NFS and SMB may make everybody one.
 fn given_owner(path: &Path) -> io::Result<u32> {
     let Opened { file, path, .. } = Opened::own(path)?;
     let made = file.metadata();

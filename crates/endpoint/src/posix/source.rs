@@ -73,7 +73,7 @@ impl SourceFile {
     /// Opens the file at a place. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::open`].
+    /// See [`SourceFile::open`].
     pub fn open_at(place: &Place, follow: bool) -> Result<Self> {
         let path = place.shown().to_owned();
         // A pipe that took the file's place must not hang us.
@@ -146,7 +146,7 @@ impl SourceFile {
         &self.entry
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
@@ -177,7 +177,8 @@ impl SourceFile {
         })
     }
 
-    /// The first range of data at or after `from` and before `to`; holes lie between. Blocks.
+    /// Returns the first range of data at or after `from` and before `to`; holes lie between.
+    /// Blocks.
     #[must_use]
     pub fn next_data(&self, from: u64, to: u64) -> Option<Range<u64>> {
         if from >= to {
@@ -229,7 +230,7 @@ impl SourceFile {
     /// Reads the whole file, for small ones. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::read_at`] and [`SourceFile::confirm`].
+    /// See [`SourceFile::read_at`] and [`SourceFile::confirm`].
     pub fn read_whole(&self) -> Result<Whole> {
         let size = usize::try_from(self.entry.size).unwrap_or(usize::MAX);
         let mut data = Vec::with_capacity(size.div_ceil(Block::BYTES));
@@ -259,7 +260,7 @@ impl SourceFile {
     /// Appends `len` bytes from `offset` to `out`, which has room for them. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::read_at`].
+    /// See [`SourceFile::read_at`].
     pub fn append_to(&self, out: &mut Vec<u8>, mut offset: u64, len: usize) -> Result<()> {
         let end = out.len() + len;
         if self.untold.is_some() {

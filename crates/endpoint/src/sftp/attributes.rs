@@ -33,7 +33,7 @@ pub(super) fn mtime_secs() -> [i64; 2] {
     [0, last.min(u32::MAX.into())]
 }
 
-/// The second since 1970 that the server means.
+/// Returns the second since 1970 that the server means.
 pub(super) fn secs_of(field: u32) -> i64 {
     let secs = i64::from(field);
     let [_, last] = mtime_secs();

@@ -43,7 +43,7 @@ impl Remote {
         Ok(step_ns)
     }
 
-    /// The number of the file system that a path lies in.
+    /// Returns the number of the file system that a path lies in.
     async fn file_system(&self, full: &[u8]) -> Result<u64> {
         let session = self.session().await?;
         if !session.statvfs {

@@ -27,7 +27,7 @@ impl Filling {
         self.pieces.push_back(bytes);
     }
 
-    /// The next payload: a full one, or the rest unless `only_full`.
+    /// Returns the next payload: a full one, or the rest unless `only_full`.
     pub(super) fn next(&mut self, only_full: bool) -> Option<Vec<Bytes>> {
         if self.len == 0 || only_full && self.len < self.step {
             return None;

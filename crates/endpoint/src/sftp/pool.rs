@@ -109,7 +109,7 @@ impl Drop for Lease {
 }
 
 impl Pool {
-    /// A pool whose first connection is there.
+    /// Returns a pool that has its first connection.
     pub(super) fn new(host: Host, ciphers: Option<String>, first: Session) -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(2, NonZero::get);
         let usable = sessions_worth(first.round_trip, processors);
@@ -126,8 +126,8 @@ impl Pool {
         })
     }
 
-    /// A place for one more stream: on the first connection with room, so that few are made, or on
-    /// the one with the most.
+    /// Returns a place for one more stream: on the first connection with room, so that few are
+    /// made, or on the one with the most.
     pub(super) fn lease(self: &Arc<Self>, stream: Stream) -> Lease {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = |slot: usize| self.slots[slot].taken.load(Relaxed);

@@ -113,7 +113,8 @@ impl OpenFile {
     /// pieces.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] where another size was told than there is, but for a file that seems to be empty.
+    /// [`ErrorKind::Changed`] if the reported size is wrong, except for a file that seems to be
+    /// empty.
     pub(super) async fn read_whole(&self) -> Result<Whole> {
         let mut entry = self.stat().await?;
         if entry.kind != Kind::File {

@@ -59,7 +59,7 @@ impl Remote {
         format!("{}{slash}{path}", self.host.show())
     }
 
-    /// The connection for everything but streams.
+    /// Returns the connection for everything but streams.
     pub(super) async fn session(&self) -> Result<Arc<Session>> {
         self.pool.session(0).await
     }
@@ -68,7 +68,7 @@ impl Remote {
         self.session().await?.ask(request).await
     }
 
-    /// The error a reply means that is not the one hoped for.
+    /// Returns the error of an unexpected reply.
     pub(super) fn refusal(&self, reply: &Reply, operation: &'static str, full: &[u8]) -> Error {
         let fail = |kind| Error::new(kind, operation, self.show(full));
         match reply {
@@ -428,7 +428,7 @@ impl Remote {
     }
 }
 
-/// A path below a directory, which may be the root of all.
+/// Returns a path below a directory, which may be the server's root.
 fn below_of(directory: &[u8], path: &[u8]) -> Vec<u8> {
     match directory {
         b"/" if !path.is_empty() => [b"/", path].concat(),

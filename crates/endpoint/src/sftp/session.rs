@@ -259,7 +259,7 @@ impl Asked<'_> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// As [`Session::ask`].
+    /// See [`Session::ask`].
     pub(super) async fn reply(self) -> Result<Reply> {
         let session = self.ticket.session;
         match timeout(ANSWERED_WITHIN, self.receiver).await {
@@ -330,7 +330,7 @@ async fn greet(
     extensions_in(packet).ok_or(NoServer::Ended)
 }
 
-/// The extensions that a greeting names.
+/// Returns the extensions that a greeting names.
 fn extensions_in(mut packet: Bytes) -> Option<Vec<String>> {
     let (&kind, _) = packet.split_first()?;
     if kind != VERSION {

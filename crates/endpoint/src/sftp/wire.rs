@@ -87,7 +87,7 @@ impl Request {
         self
     }
 
-    /// A last string, in pieces that are sent as they are, without a copy.
+    /// Adds a last string, in pieces that are sent unchanged, without a copy.
     pub(super) fn payload(self, pieces: Vec<Bytes>) -> Self {
         let len: usize = pieces.iter().map(Bytes::len).sum();
         let mut request = self.u32(u32::try_from(len).unwrap_or(u32::MAX));

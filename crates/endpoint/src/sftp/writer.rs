@@ -202,8 +202,8 @@ impl SftpWriter {
     }
 }
 
-/// The noted segments that the server's file holds, read back: the note alone may be of a file that
-/// was lost.
+/// Returns the noted segments that the server's file holds, read back: the note alone may be of a
+/// file that was lost.
 async fn still_held(file: &OpenFile, size: Option<u64>, noted: Vec<Kept>) -> Result<Vec<Kept>> {
     let there = file.stat().await?.size;
     let size = size.unwrap_or(there);

@@ -66,7 +66,7 @@ pub(super) fn unescape(text: &str) -> String {
     plain
 }
 
-/// The sign of a name or a number, and the length of that.
+/// Returns the character of a name or a number, and the length of that.
 fn sign_of(name: &str) -> Option<(char, usize)> {
     if name.len() > NAME_BYTES_MAX {
         return None;

@@ -170,7 +170,7 @@ fn time_of(told: &serde_json::Value) -> Option<FileTime> {
 /// letters are here.
 const BYTES: u32 = 0x10_fe00;
 
-/// Text in which a letter stands for each byte that is none.
+/// Returns text in which a letter stands for each byte that is none.
 fn marked(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -181,7 +181,7 @@ fn marked(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that [`marked`] made this text of.
+/// Returns the bytes from which [`marked`] made this text.
 fn unmarked(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for letter in text.chars() {
@@ -345,7 +345,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// The path of a link, unless it leads to another host or to no web page.
+    /// Returns the path of a link, unless it leads to another host or to no web page.
     fn on_this_host<'b>(&self, link: &'b str) -> Option<&'b str> {
         let address = match link.split_once("://") {
             Some((scheme, rest)) if is_scheme(scheme) => rest,
@@ -360,7 +360,7 @@ impl<'a> Folder<'a> {
         (host.eq_ignore_ascii_case(self.host) && path.starts_with('/')).then_some(path)
     }
 
-    /// The rest of a path behind the folder's own, escapes and all.
+    /// Returns the rest of a path behind the folder's own, escapes and all.
     fn below<'b>(&self, path: &'b str) -> Option<&'b str> {
         if !path.starts_with('/') {
             let mut path = path;

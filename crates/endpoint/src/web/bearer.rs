@@ -76,7 +76,7 @@ impl Bearer {
         }
     }
 
-    /// A token from there.
+    /// Returns the tokens of a source.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a fixed one that makes no header.
@@ -90,7 +90,7 @@ impl Bearer {
         })
     }
 
-    /// The header with the token of now.
+    /// Returns the header with the present token.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] where none can be had.
@@ -192,7 +192,7 @@ fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str
     error.hint(format!("check {setting} in the profile"))
 }
 
-/// The token that a program prints.
+/// Returns the token that a program prints.
 async fn printed(words: &[String]) -> Result<Secret> {
     let (program, arguments) = words
         .split_first()

@@ -67,7 +67,7 @@ impl Sent {
         }
     }
 
-    /// The bytes of a file, which count for the attempt that this is made in.
+    /// Returns the bytes of a file, which count for the attempt that this is made in.
     pub(crate) fn payload(pieces: Vec<Bytes>) -> Self {
         Self {
             load: Outgoing::current().load(),
@@ -75,7 +75,7 @@ impl Sent {
         }
     }
 
-    /// `len` bytes of a stream; it breaks the request when it has fewer or more.
+    /// Returns `len` bytes of a stream; a stream with fewer or more breaks the request.
     pub(crate) fn stream(stream: ByteStream, len: u64) -> Self {
         Self {
             left: len,
@@ -208,7 +208,7 @@ impl Body for Sent {
     }
 }
 
-/// The next bytes, few enough that progress is seen between them.
+/// Returns the next bytes, few enough that progress is seen between them.
 pub(crate) fn next_step(pieces: &mut VecDeque<Bytes>) -> Option<Bytes> {
     let first = pieces.front_mut()?;
     if first.len() > STEP_BYTES {

@@ -73,7 +73,7 @@ pub(crate) struct Token {
     pub refresh: Option<Secret>,
 }
 
-/// The key of a service account, from PEM.
+/// Reads the key of a service account from PEM.
 pub(crate) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
     let der = PrivatePkcs8KeyDer::from_pem_slice(pem.reveal().as_bytes()).ok()?;
     let provider = ring::default_provider().key_provider;
@@ -201,7 +201,7 @@ fn form_of(account: &Account, refresh: Option<&Secret>, about: &About) -> Result
     Ok(pairs.join("&"))
 }
 
-/// A signed claim to be `email` (RFC 7519, RFC 7515 with RS256).
+/// Returns a signed claim to be `email` (RFC 7519, RFC 7515 with RS256).
 fn assertion(
     email: &str,
     key_id: Option<&str>,
@@ -226,7 +226,7 @@ fn assertion(
     Ok(format!("{signed}.{signature}"))
 }
 
-/// Base64 for addresses, without padding (RFC 4648, section 5).
+/// Encodes bytes in base64 for addresses, without padding (RFC 4648, section 5).
 fn base64_url(bytes: &[u8]) -> String {
     let text = reqsign_core::hash::base64_encode(bytes);
     text.trim_end_matches('=')

@@ -68,7 +68,7 @@ impl Pages {
     /// another file: a login page, say.
     ///
     /// # Errors
-    /// Those of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
+    /// The errors of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
     pub(crate) async fn look_again(&self, path: &[u8], listed: &Entry) -> Result<Entry> {
         let about = self.about("read", path);
         let found = self.look_at(path).await?;
@@ -276,7 +276,8 @@ fn changed(about: &About) -> Error {
 /// more: a file generated anew for each request has another length, and counts as changed.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where a broken connection looks like the end, and for more than [`COUNTED_BYTES_MAX`].
+/// [`ErrorKind::Unsupported`] if a broken connection looks like the end, and for more than
+/// [`COUNTED_BYTES_MAX`].
 async fn counted(response: Response<Incoming>, about: &About) -> Result<u64> {
     let coding = text_of(response.headers(), "transfer-encoding").unwrap_or_default();
     if !coding.trim_end().to_ascii_lowercase().ends_with("chunked") {
@@ -347,7 +348,7 @@ impl Reader for PageReader {
         Box::pin(self.pages.read(&self.path, &self.entry, range))
     }
 
-    /// Nothing is left to confirm: every answer was compared with the opened file.
+    /// Confirms nothing: every answer was compared with the opened file.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

@@ -31,8 +31,8 @@ const REDIRECTS_MAX: u32 = 5;
 /// Longest reported excerpt of an error page, in characters.
 const EXCERPT_CHARS_MAX: usize = 120;
 
-/// States of how a server accepts a body: unknown, it asks for the body and says so itself, it says
-/// nothing before it has the body.
+/// States of how a server accepts a body: unknown, asks for the body and writes it itself, stays
+/// silent until it has the body.
 const UNKNOWN: u8 = 0;
 const WRITES: u8 = 1;
 const SILENT: u8 = 2;
@@ -106,8 +106,8 @@ pub(crate) struct Answer {
 }
 
 impl Place {
-    /// The place `server` names, with the credentials of the profile chosen, of the address's user
-    /// or of `~/.netrc`.
+    /// Opens the place `server` names, with the credentials of the profile chosen, of the address's
+    /// user or of `~/.netrc`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for credentials that make no header.
@@ -145,7 +145,7 @@ impl Place {
         })
     }
 
-    /// The way to the server and back, once something connected.
+    /// Returns the round-trip time to the server, once a connection was made.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.web.round_trip()
     }
@@ -161,12 +161,12 @@ impl Place {
         format!("{}://{host}{}", self.scheme, String::from_utf8_lossy(full))
     }
 
-    /// `https://host:port`.
+    /// Returns `https://host:port`.
     pub(crate) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The absolute path of a relative one; empty for the root of the server.
+    /// Returns the absolute path of a relative one; empty for the root of the server.
     pub(crate) fn full(&self, path: &[u8]) -> Vec<u8> {
         if path.is_empty() {
             return self.root.clone();
@@ -179,7 +179,7 @@ impl Place {
         path.is_empty() && self.slash
     }
 
-    /// A path as requests name it.
+    /// Returns a path as requests name it.
     pub(crate) fn target(&self, path: &[u8]) -> String {
         let mut target = encode(&self.full(path), true);
         if self.is_folder(path) {
@@ -192,7 +192,7 @@ impl Place {
         }
     }
 
-    /// The path of a directory as requests name it.
+    /// Returns the path of a directory as requests name it.
     pub(crate) fn folder_target(&self, path: &[u8]) -> String {
         format!("{}/", encode(&self.full(path), true))
     }
@@ -201,8 +201,8 @@ impl Place {
     /// is written only at the end of a redirection.
     ///
     /// # Errors
-    /// As [`Web::send`]; [`ErrorKind::Other`] for redirections without end;
-    /// [`ErrorKind::Unsupported`] for one that can't be followed.
+    /// The errors of [`Web::send`]; [`ErrorKind::Other`] for endless redirections;
+    /// [`ErrorKind::Unsupported`] for a redirection that can't be followed.
     pub(crate) async fn send(&self, mut call: Call) -> Result<Answer> {
         let (about, patience) = (call.about.clone(), call.patience);
         let mut uri = self.uri(&call.target, &about)?;
@@ -316,7 +316,7 @@ impl Place {
     }
 
     /// Returns whether a body waits until the server wants it. A body that can't be sent twice
-    /// waits wherever servers answer, others until this server is known to answer itself.
+    /// waits wherever servers answer, others until this server is known to write itself.
     fn waits(&self, body: &Sent) -> bool {
         match self.thought.load(Relaxed) {
             SILENT => false,
@@ -346,7 +346,7 @@ impl Place {
     /// Sends a request as [`Place::send`] does, but returns only an answer that means success.
     ///
     /// # Errors
-    /// What the server refuses, by its status.
+    /// The server's refusal, by its status.
     pub(crate) async fn ask(&self, call: Call) -> Result<Response<Incoming>> {
         let about = call.about.clone();
         let response = self.send(call).await?.response;
@@ -356,7 +356,7 @@ impl Place {
         Err(self.refusal(response, &about).await)
     }
 
-    /// The error an answer means.
+    /// Returns the error that an answer means.
     pub(crate) async fn refusal(&self, response: Response<Incoming>, about: &About) -> Error {
         let (head, body) = response.into_parts();
         let text = read_refusal(body).await;

@@ -1,7 +1,7 @@
 //! Answers to requests for a range: their content is read from them, never assumed.
 //!
 //! A server, a cache or a gateway may ignore the range and send the whole (RFC 9110, section 14.2).
-//! It may also send another range.
+//! The answer may also hold another range.
 
 use std::ops::Range;
 
@@ -25,9 +25,9 @@ struct Span {
 /// Returns the bytes of `range` out of the answer to a request for it, of a file of `size` bytes.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer doesn't say which bytes it
-/// holds, or holds others. [`ErrorKind::Unsupported`] if the server sends the whole and the range lies far behind its
-/// start. Those of [`check_status`].
+/// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer
+/// doesn't say which bytes it holds, or holds others. [`ErrorKind::Unsupported`] if the server
+/// sends the whole and the range lies far behind its start. The errors of [`check_status`].
 pub(crate) fn cut(
     answer: Response<Incoming>,
     range: &Range<u64>,

@@ -11,7 +11,8 @@ use crate::{ErrorKind, Result};
 /// made. Returns `None` for any other answer.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] for an address that can't be followed: none, another protocol, or no TLS behind TLS.
+/// [`ErrorKind::Unsupported`] for an address that can't be followed: none, another protocol, or no
+/// TLS behind TLS.
 pub(super) fn next_of(
     from: &Uri,
     method: &str,

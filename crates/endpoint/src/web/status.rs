@@ -43,7 +43,7 @@ pub(crate) fn kind_of_status(status: StatusCode) -> (ErrorKind, &'static str) {
     }
 }
 
-/// The error an answer means that is no success.
+/// Returns the error of an answer that is no success.
 pub(crate) fn refused(
     about: &About,
     status: StatusCode,

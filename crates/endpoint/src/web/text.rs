@@ -9,7 +9,8 @@ pub(crate) fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str>
     headers.get(name)?.to_str().ok()
 }
 
-/// Returns an entity tag as requests name it: some servers leave its quotes out, in listings above all.
+/// Returns an entity tag as requests name it: some servers leave its quotes out, in listings above
+/// all.
 pub(crate) fn quoted(etag: &str) -> String {
     match etag.starts_with('"') || etag.starts_with("W/") {
         true => etag.to_owned(),

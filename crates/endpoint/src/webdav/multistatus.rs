@@ -69,7 +69,7 @@ impl Cutter {
     /// Returns the next whole element: an entry and its path.
     ///
     /// # Errors
-    /// What about it makes no sense.
+    /// The fault in the element.
     pub(super) fn next(&mut self) -> Option<Result<Told, String>> {
         let Some((start, end)) = self.find() else {
             if self.buffer.len() > RESPONSE_BYTES_MAX {
@@ -196,7 +196,7 @@ fn read_response(xml: &[u8]) -> Result<Told, String> {
     })
 }
 
-/// The code of a line such as `HTTP/1.1 403 Forbidden`.
+/// Returns the code of a line such as `HTTP/1.1 403 Forbidden`.
 fn code_of(line: &str) -> Option<StatusCode> {
     let code = line.split_whitespace().nth(1)?;
     StatusCode::from_bytes(code.as_bytes()).ok()

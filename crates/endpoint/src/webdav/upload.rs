@@ -45,7 +45,7 @@ impl Hidden {
     }
 }
 
-/// The hidden name of a writer.
+/// Returns the hidden name of a writer.
 fn partial_of(full: &[u8], origin: &str, word: &str) -> Vec<u8> {
     let name = partial_name(base_name(full), &format!("{origin}\n{word}"));
     [parent_of(full), b"/", &name].concat()
@@ -328,7 +328,7 @@ impl Upload {
 }
 
 impl Writer for Upload {
-    /// Unbounded: RFC 4918 has no way to write a range.
+    /// Returns no bound: RFC 4918 has no way to write a range.
     fn segment_size(&self) -> u64 {
         self.spec.size.max(1)
     }
