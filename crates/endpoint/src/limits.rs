@@ -1,10 +1,10 @@
 //! The caps of a profile, enforced: requests at once, requests a second, bytes a second.
 //!
 //! [`Limits`] are shared by every endpoint that is opened with a profile, both ends of a copy
-//! included, and may change while requests are under way. [`Limited`] holds any endpoint to them: a
-//! request waits for its place, then for its moment; payload waits for the rate, in pieces, so that
-//! streams share it evenly. No holder of a place waits for another place, with one exception that
-//! [`Limited`] handles: a written stream may be one that is being read.
+//! included. They may change while requests are under way. [`Limited`] holds any endpoint to them:
+//! a request waits for its place, then for its moment; payload waits for the rate, in pieces, so
+//! that streams share it evenly. No holder of a place waits for another place, with one exception
+//! that [`Limited`] handles: a written stream may be one that is being read.
 
 mod excuse;
 mod file;

@@ -48,9 +48,9 @@ pub(super) fn use_bbr(stream: &TcpStream) {
     let _ = socket.set_tcp_congestion(b"bbr");
 }
 
-/// Makes a connection find its rate anew: it starts from its present rate and doubles it every round
-/// trip, because it forgets how much it sent when it last lost something. BBR sets the
-/// slow start threshold to infinity when it begins, and its successor leaves it there. If BBR is not
+/// Makes a connection find its rate anew: it starts from its present rate and doubles it every
+/// round trip, because it forgets how much it sent when it last lost something. BBR sets the slow
+/// start threshold to infinity when it begins, and its successor leaves it there. If BBR is not
 /// offered, nothing changes.
 pub(super) fn find_anew(stream: &TcpStream) {
     let socket = SockRef::from(stream);

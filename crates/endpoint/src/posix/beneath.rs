@@ -1,7 +1,7 @@
 //! Paths that nothing leads out of a directory.
 //!
-//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`, and somebody
-//! may put a link in a directory's place between the look and the use. The kernel resolves each
+//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`. Somebody may
+//! also put a link in a directory's place between the look and the use. The kernel resolves each
 //! path beneath the directory (`openat2`, `RESOLVE_BENEATH`); every operation then goes through the
 //! directory it found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one
 //! component is opened after the other, and no link is followed at all.

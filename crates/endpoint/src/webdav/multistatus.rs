@@ -17,7 +17,7 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Deserialize)]
 struct Response {
     href: String,
-    /// Status of the element, where nothing is reported about it.
+    /// Status of the element, if nothing is reported about it.
     status: Option<String>,
     #[serde(default, rename = "propstat")]
     propstats: Vec<PropStat>,

@@ -294,7 +294,7 @@ impl Shelf {
     }
 }
 
-/// Compares the server's report of the stored bytes with the sent ones, where both are known.
+/// Compares the server's report of the stored bytes with the sent ones, if both are known.
 fn compare(hidden: &Hidden, taken: &Taken, tally: &Tally) -> Result<()> {
     let (Some(told), Some(adler)) = (taken.adler, &tally.adler) else {
         return Ok(());
