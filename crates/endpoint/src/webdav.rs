@@ -59,7 +59,7 @@ struct Shelf {
     step_ns: OnceCell<Option<u32>>,
     /// Counts of what files arrived without.
     unkept: UnkeptCount,
-    /// Cleared once the server is known not to report checksums of what it stores.
+    /// Set while the server is assumed to report checksums of stored files, as its last answer did.
     tells_sums: AtomicBool,
 }
 

@@ -37,15 +37,15 @@ pub(super) struct Remote {
     pub(super) pool: Arc<Pool>,
     pub(super) features: Features,
     pub(super) round_trip: Duration,
-    /// Cleared once the server is known not to read ranges as it announces.
+    /// Set while the server reads ranges as it announces.
     pub(super) reads_ranges: AtomicBool,
-    /// Cleared once the server is known not to set permission bits.
+    /// Set while the server is assumed to set permission bits.
     pub(super) sets_modes: AtomicBool,
-    /// Cleared once the server is known not to set times.
+    /// Set while the server is assumed to set times.
     pub(super) sets_times: AtomicBool,
     /// Set once the server has set a time.
     pub(super) has_set_times: AtomicBool,
-    /// Cleared once the server is known not to set times and modes of directories.
+    /// Set while the server is assumed to set times and modes of directories.
     pub(super) dresses_folders: AtomicBool,
     /// Set once the server was seen to begin in the middle of a file.
     pub(super) is_restart_proven: AtomicBool,
