@@ -1,8 +1,8 @@
 //! The one shape of all storage: list, read ranges, write whole files, continue unfinished ones.
 //!
-//! What an endpoint can and can't do is data ([`Capabilities`]); copy branches on it and never on
-//! the protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the
-//! empty path is the root itself.
+//! Abilities of an endpoint are data ([`Capabilities`]); copy branches on them and never on the
+//! protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the empty
+//! path is the root itself.
 
 use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
@@ -26,13 +26,14 @@ pub use crate::{
     relative::{base_name, join},
 };
 
-/// A future that a lane can own. What makes one is compiled where it stands, an `async fn` again in every crate that awaits it.
+/// A future that a lane can own. A function that returns one is compiled in its own crate, an
+/// `async fn` again in every crate that awaits it.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The bytes of one range, in order.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
-/// What lies at a path.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Bytes.
@@ -45,28 +46,28 @@ pub enum Kind {
     Special,
 }
 
-/// What an endpoint says about one path.
+/// Facts of an endpoint about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The last component; empty for the root.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Bytes of a file.
     pub size: u64,
-    /// When its content last changed, where a listing tells.
+    /// Last change of its content, if a listing reports it.
     pub mtime: Option<FileTime>,
-    /// When the store took it, where a listing tells that rather than the file's own time: for
-    /// people to read, never to compare files by.
+    /// Time at which the store accepted it, if a listing reports that rather than the file's own
+    /// time: for people to read, never to compare files by.
     pub stored: Option<FileTime>,
-    /// Permission bits (`07777`), where known.
+    /// Permission bits (`07777`), if known.
     pub mode: Option<u32>,
-    /// What the store itself calls this version (an ETag).
+    /// Store's own name of this version (an ETag).
     pub version: Option<Box<str>>,
 }
 
 impl Entry {
-    /// An entry of which only the name and the kind are known.
+    /// Returns an entry of which only the name and the kind are known.
     #[must_use]
     pub fn bare(name: Vec<u8>, kind: Kind) -> Self {
         Self {
@@ -84,20 +85,20 @@ impl Entry {
 /// A small file, read whole.
 #[derive(Debug)]
 pub struct Whole {
-    /// As it was when read.
+    /// Entry as it was when read.
     pub entry: Entry,
     /// Its bytes, in order.
     pub data: Vec<Bytes>,
-    /// Their checksum, compared with the store's own where it has one.
+    /// Their checksum, compared with the store's own if it has one.
     pub checksum: Checksum,
 }
 
 /// A small file on its way, whole in memory.
 #[derive(Debug)]
 pub struct Parcel {
-    /// Where it goes.
+    /// Destination path.
     pub path: Vec<u8>,
-    /// What is kept of it.
+    /// Attributes to keep.
     pub spec: FileSpec,
     /// Its bytes, in order.
     pub data: Vec<Bytes>,
@@ -105,40 +106,42 @@ pub struct Parcel {
     pub sum: Checksum,
 }
 
-/// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others write.
+/// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others
+/// write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LentSegment {
-    /// What the writer said. Never a secret.
+    /// Token from the writer. Never a secret.
     pub token: String,
-    /// Which one it is.
+    /// Index of the segment.
     pub index: u64,
     /// Its bytes.
     pub range: Range<u64>,
 }
 
-/// What must hold of a path for a write to it to happen.
+/// Condition on a path for a write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing is there.
+    /// Path without an entry.
     Absent,
-    /// The store still calls what is there by this [`Entry::version`].
+    /// Path whose entry the store still calls by this [`Entry::version`].
     Version(Box<str>),
 }
 
 /// A directory being listed.
 pub trait Listing: Send {
-    /// The next entries in no particular order; empty at the end. Bounded by the endpoint. After a
-    /// temporary error the same call may be made again, and fails again where it can't go on.
+    /// Returns the next entries in no particular order; empty at the end. The endpoint bounds their
+    /// number. After a temporary error the call may be repeated, and fails again if the listing
+    /// can't go on.
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>>;
 
-    /// Where the listing stands behind the last page, for [`Endpoint::list_on`]; `None` where a
-    /// listing can only be started anew.
+    /// Returns the position behind the last page, for [`Endpoint::list_on`]; `None` if a listing
+    /// can only be started anew.
     fn mark(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Whether its requests are held to the profile's caps where they are made, because one page
-    /// takes several of them or none.
+    /// Returns whether the listing holds its requests to the profile's caps itself, because one
+    /// page takes several of them or none.
     fn counts_itself(&self) -> bool {
         false
     }
@@ -146,17 +149,18 @@ pub trait Listing: Send {
 
 /// A file open for ranged reads.
 pub trait Reader: Send + Sync {
-    /// As it was when opened.
+    /// Returns the entry as it was when opened.
     fn entry(&self) -> &Entry;
-    /// What the store says the whole file's checksum is.
+    /// Returns the store's checksum of the whole file.
     fn checksum(&self) -> Option<Checksum>;
-    /// The same, or the other checksum that the store keeps: for [`Compared`](crate::Compared).
+    /// Returns the store's checksum, of either kind that it keeps: for
+    /// [`Compared`](crate::Compared).
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
-    /// Streams `range`, of which nothing is an empty one. It ends with an error if fewer bytes are there.
+    /// Streams `range`, which may be empty. The stream ends with an error if fewer bytes are there.
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>>;
-    /// Fails with [`crate::ErrorKind::Changed`] unless the file still is what was opened.
+    /// Fails with [`crate::ErrorKind::Changed`] unless the file is still the opened one.
     fn confirm(&self) -> Boxed<'_, Result<()>>;
 }
 
@@ -164,37 +168,44 @@ pub trait Reader: Send + Sync {
 pub trait Writer: Send + Sync {
     /// Bytes of each segment but the last.
     fn segment_size(&self) -> u64;
-    /// Segments an earlier run stored, checked again where that is cheaper than to send again.
+    /// Returns the segments an earlier run stored, checked again if that is cheaper than sending
+    /// them again.
     fn kept(&self) -> Vec<(u64, Checksum)>;
-    /// Stores a segment, or a run of them; returns the checksum of the range that the destination holds then.
+    /// Stores a segment, or a run of them. Returns the checksum of the range that the destination
+    /// holds then.
     fn write(&self, index: u64, range: Range<u64>, body: ByteStream)
     -> Boxed<'_, Result<Checksum>>;
-    /// Segments that one [`Writer::write`] may bring in a row, by the first one's index and the range of all.
+    /// Returns how many segments one [`Writer::write`] may bring in a row, by the first one's index
+    /// and the range of all.
     fn run_max(&self) -> u64 {
         1
     }
-    /// Gives the file its attributes and its final name; `whole` is what the destination must hold.
+    /// Gives the file its attributes and its final name; the destination must hold `whole`.
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>>;
-    /// Forgets the unfinished file: what it is a copy of is gone.
+    /// Forgets the unfinished file: its source is gone.
     fn discard(&self) -> Boxed<'_, ()>;
 
-    /// Waits until all segments are on their way, for [`Writer::finish_ahead`]. The whole's checksum; `None` where nothing is gained.
+    /// Waits until all segments are on their way, for [`Writer::finish_ahead`]. Returns the whole's
+    /// checksum; `None` if nothing is gained.
     fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
         Box::pin(async { None })
     }
 
-    /// As [`Writer::finish`], but waits for segments on their way. Failed, it may be finished later.
+    /// Finishes as [`Writer::finish`] does, but waits for segments on their way. If it fails, it
+    /// may be called later.
     fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
         self.finish(whole)
     }
 
-    /// Where segment `index` starts. Files of unknown length may be cut into segments that grow, so
-    /// that few of them reach far; no segment is smaller than [`Writer::segment_size`] but the last.
+    /// Returns the start of segment `index`. Files of unknown length may be cut into segments that
+    /// grow, so that few of them reach far. Only the last segment is smaller than
+    /// [`Writer::segment_size`].
     fn segment_start(&self, index: u64) -> u64 {
         index.saturating_mul(self.segment_size())
     }
 
-    /// Finishes what [`Endpoint::create_open_ended`] began at `size` bytes: all segments below are there, what lies beyond is cut off.
+    /// Finishes a file of [`Endpoint::create_open_ended`] at `size` bytes: all segments below are
+    /// there, and longer content is cut off.
     fn finish_at(&self, _size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             Err(
@@ -204,30 +215,31 @@ pub trait Writer: Send + Sync {
         })
     }
 
-    /// Makes the segments written so far survive a crash of the machine that holds them, and says
-    /// whether they do now. A store that only answers for what it keeps has nothing to do.
+    /// Makes the segments written so far survive a crash of the machine that holds them. Returns
+    /// whether they do now. A store that acknowledges only durable segments has nothing to do.
     fn settle(&self) -> Boxed<'_, Result<bool>> {
         Box::pin(async { Ok(false) })
     }
 
-    /// What other processes with the same credentials must know to write segments of this file, by
-    /// [`Endpoint::write_lent`]. Never a secret. `None` where none can.
+    /// Returns the token with which other processes with the same credentials write segments of
+    /// this file, by [`Endpoint::write_lent`]. Never a secret. `None` if none can.
     fn lend(&self) -> Option<String> {
         None
     }
 
-    /// Takes a segment that another process wrote, with the checksum and the receipt that it was given.
+    /// Accepts a segment that another process wrote, with the checksum and the receipt that it was
+    /// given.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a receipt that is none, [`ErrorKind::Unsupported`] where nothing is
+    /// [`ErrorKind::Invalid`] for a malformed receipt, [`ErrorKind::Unsupported`] if nothing is
     /// lent; the operating system's.
     fn take(&self, _index: u64, _sum: Checksum, _receipt: &str) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, "take", "a segment")
             .cause("it was not lent to anybody"))
     }
 
-    /// What another machine must know to go on with the unfinished file, for [`Endpoint::adopt`].
-    /// Never a secret. `None` where nothing is kept on this one.
+    /// Returns the note with which another machine continues the unfinished file, for
+    /// [`Endpoint::adopt`]. Never a secret. `None` if nothing is kept on this machine.
     fn note(&self) -> Option<String> {
         None
     }
@@ -235,11 +247,12 @@ pub trait Writer: Send + Sync {
 
 /// A protocol, a root and the credentials to reach it.
 pub trait Endpoint: Send + Sync {
-    /// What it can do.
+    /// Returns the capabilities.
     fn capabilities(&self) -> Capabilities;
-    /// The address of `path` for people. Never a secret.
+    /// Returns the address of `path` for people. Never a secret.
     fn show(&self, path: &[u8]) -> String;
-    /// What lies at `path`; `None` when nothing does. A final symbolic link is followed if asked.
+    /// Returns the entry at `path`; `None` when nothing is there. A final symbolic link is followed
+    /// if asked.
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>>;
     /// Starts to list the directory at `path`.
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>>;
@@ -247,13 +260,14 @@ pub trait Endpoint: Send + Sync {
     fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>>;
     /// Opens a file for ranged reads.
     fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>>;
-    /// Where the symbolic link at `path` points.
+    /// Returns the target of the symbolic link at `path`.
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>>;
-    /// Why nothing can be written, of what is only read from.
+    /// Returns the error for a write to an endpoint that is only read from.
     fn read_only(&self, path: &[u8]) -> Error {
         unsupported("write", self.show(path)).at(Locus::Destination)
     }
-    /// Fails where nothing can be written at all: asked before anything is, so that nobody hears it of each file.
+    /// Fails if nothing can be written at all. Callers ask before any write, so that the error is
+    /// not repeated for each file.
     ///
     /// # Errors
     /// [`Endpoint::read_only`].
@@ -281,8 +295,8 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Starts a large file of which nobody knows the length yet, or continues it; whatever
-    /// [`FileSpec::size`] says is ignored. It ends with [`Writer::finish_at`].
+    /// Starts a large file of unknown length, or continues it; ignores [`FileSpec::size`]. It ends
+    /// with [`Writer::finish_at`].
     fn create_open_ended<'a>(
         &'a self,
         path: &'a [u8],
@@ -295,8 +309,8 @@ pub trait Endpoint: Send + Sync {
             ))
         })
     }
-    /// Takes over what a writer on another machine noted of the unfinished file at `path`, so that
-    /// it is found when the file is continued here. What was noted here already wins.
+    /// Adopts the note of another machine's writer of the unfinished file at `path`, so that the
+    /// file can be continued here. A note on this machine takes precedence.
     fn adopt<'a>(
         &'a self,
         _path: &'a [u8],
@@ -305,8 +319,8 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
-    /// Writes a segment of the file at `path` that a writer elsewhere lent, and says its checksum and a
-    /// receipt, which that writer is to [`Writer::take`].
+    /// Writes a segment of the file at `path` that a writer elsewhere lent. Returns its checksum
+    /// and a receipt, which that writer is to [`Writer::take`].
     fn write_lent<'a>(
         &'a self,
         path: &'a [u8],
@@ -325,11 +339,11 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Makes the directories above the root, where the store has any.
+    /// Makes the directories above the root, if the store has any.
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async move { Err(self.read_only(b"")) })
     }
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and those above it. Returns whether it is new.
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
@@ -344,14 +358,14 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(self.read_only(path)) })
     }
 
-    /// Keeps a directory that was just made to its user while things are put into it, where `mode` will let others do less than they
-    /// may now. Where modes are not kept, nothing is kept private either.
+    /// Keeps a new directory to its user while it is being filled, if `mode` permits others less
+    /// than they may now. Without modes, nothing is kept private either.
     fn keep_private<'a>(&'a self, _path: &'a [u8], _mode: u32) -> Boxed<'a, ()> {
         Box::pin(async {})
     }
 
     /// Seals several directories, none of which holds another; one result each, in their order.
-    /// Worth more than as many [`Endpoint::seal_directory`] where requests travel far.
+    /// Cheaper than as many [`Endpoint::seal_directory`] if requests travel far.
     fn seal_directories<'a>(
         &'a self,
         wanted: &'a [(Vec<u8>, Entry, bool)],
@@ -365,15 +379,15 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Starts to list everything below the directory at `path` at once, names being paths relative
-    /// to it and directories coming before what they hold; `None` where directories have to be
-    /// listed one at a time.
+    /// Starts to list everything below the directory at `path` at once: names are paths relative to
+    /// it, and directories precede their content. Returns `None` if directories have to be listed
+    /// one at a time.
     fn list_tree<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
         Box::pin(async { Ok(None) })
     }
 
-    /// Goes on with a listing of `path`, of the directory or the whole tree, from a mark it left,
-    /// as if it had never been interrupted. What changed meanwhile may be told as it was or is.
+    /// Continues a listing of `path`, of the directory or the whole tree, from a mark it left, as
+    /// if never interrupted. Entries that changed meanwhile may be reported in either state.
     fn list_on<'a>(
         &'a self,
         path: &'a [u8],
@@ -382,8 +396,8 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("go on listing", self.show(path))) })
     }
 
-    /// Reads several small files; one result each, in their order. Worth more than as many
-    /// [`Endpoint::get`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    /// Reads several small files; one result each, in their order. Cheaper than as many
+    /// [`Endpoint::get`] if [`Capabilities::bundle_bytes_max`] is not 0.
     fn get_all<'a>(&'a self, wanted: &'a [(Vec<u8>, Entry)]) -> Boxed<'a, Vec<Result<Whole>>> {
         Box::pin(async move {
             let mut found = Vec::with_capacity(wanted.len());
@@ -394,8 +408,8 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Stores several small files; one result each, in their order. Worth more than as many
-    /// [`Endpoint::put`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    /// Stores several small files; one result each, in their order. Cheaper than as many
+    /// [`Endpoint::put`] if [`Capabilities::bundle_bytes_max`] is not 0.
     fn put_all(&self, parcels: Vec<Parcel>) -> Boxed<'_, Vec<Result<()>>> {
         Box::pin(async move {
             let mut stored = Vec::with_capacity(parcels.len());
@@ -430,8 +444,8 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("remove", self.show(path))) })
     }
 
-    /// Lets whoever gets the pass do one thing with the file at `path`, for as long as `lifetime`, at the store
-    /// itself and without our credentials.
+    /// Returns a presigned URL: its holder may do one thing with the file at `path`, for as long as
+    /// `lifetime`, at the store itself and without our credentials.
     fn pass<'a>(
         &'a self,
         path: &'a [u8],
@@ -441,49 +455,53 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("hand out", self.show(path))) })
     }
 
-    /// What files arrived without so far, because it is refused here.
+    /// Counts what files arrived without so far, because it is refused here.
     fn unkept(&self) -> Unkept {
         Unkept::default()
     }
 
-    /// The way to the endpoint and back, once something measured it; `None` where it is not remote.
+    /// Returns the round-trip time to the endpoint, once measured; `None` if it is not remote.
     fn round_trip(&self) -> Option<Duration> {
         None
     }
 
-    /// The caps its requests and bytes are held to, where its profile has some.
+    /// Returns the caps on its requests and bytes, if its profile has some.
     fn limits(&self) -> Option<&Limits> {
         None
     }
 
-    /// Names the server where it copies among its own files: an endpoint can
-    /// [`Endpoint::copy_within`] what another with the same realm has [`Endpoint::locate`]d.
+    /// Names the server if it copies among its own files: an endpoint can [`Endpoint::copy_within`]
+    /// a file that another with the same realm has [`Endpoint::locate`]d.
     fn realm(&self) -> Option<String> {
         None
     }
 
-    /// Where `path` is within the realm.
+    /// Returns the location of `path` within the realm.
     fn locate(&self, path: &[u8]) -> Vec<u8> {
         path.to_vec()
     }
 
-    /// Names what its files lie in: endpoints that name the same reach each other's. `None` where that can't be told.
+    /// Names the system that holds its files: endpoints that name the same reach each other's.
+    /// Returns `None` if that is unknown.
     fn system(&self) -> Option<String> {
         self.realm()
     }
 
-    /// Where `path` lies in the system, whatever links lead there, as far as the other side tells. Its end need not be there yet.
+    /// Resolves `path` in the system, whatever links lead there, as far as the other side reports.
+    /// Its end need not be there yet.
     fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async move { Ok(self.locate(path)) })
     }
 
-    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Where the file system behind
-    /// decides that, it is learnt once for each, by a file that is made and removed there.
+    /// Returns the step in which times are kept at `path`, in nanoseconds; `None` if none can be
+    /// set. If the file system behind decides that, it is learnt once for each, by a file that is
+    /// made and removed there.
     fn learn_time_step_ns<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async { Ok(self.capabilities().mtime_step_ns) })
     }
 
-    /// Removes what an upload of what comes from `origin` to `path` left over that was ended by force after the file had its name.
+    /// Removes the remainder of an upload from `origin` to `path` that was killed after the file
+    /// had its name.
     fn forget_unfinished<'a>(&'a self, _path: &'a [u8], _origin: &'a str) -> Boxed<'a, ()> {
         Box::pin(async {})
     }

@@ -1,4 +1,4 @@
-//! The one error of the hands: what, while doing what, to what, and whether to retry.
+//! The one error of the hands: its kind, the operation, the subject, and whether to retry.
 
 use std::{error, fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 
@@ -24,7 +24,7 @@ pub enum ErrorKind {
     Changed,
     /// Something is in the way at the destination, or a lock is held.
     Conflict,
-    /// What was asked makes no sense: a bad URL, an unknown scheme, a malformed request.
+    /// The request makes no sense: a bad URL, an unknown scheme, a malformed request.
     Invalid,
     /// This endpoint can't do that.
     Unsupported,
@@ -34,29 +34,29 @@ pub enum ErrorKind {
     TimedOut,
     /// The other side asks us to come back later.
     Busy,
-    /// Stopped because somebody asked.
+    /// Stopped on request.
     Cancelled,
-    /// None of the above.
+    /// Any other error.
     Other,
 }
 
-/// Whether trying again can help.
+/// Retryability of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// The same request will fail again.
+    /// Failure that recurs with the same request.
     Permanent,
-    /// The same request may pass later.
+    /// Failure that may pass on a later attempt.
     Temporary,
 }
 
-/// Where it went wrong.
+/// Place of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Locus {
-    /// Where bytes come from.
+    /// End that bytes come from.
     Source,
     /// Between the two ends.
     Network,
-    /// Where bytes go.
+    /// End that bytes go to.
     Destination,
     /// Here: configuration, arguments, our own code.
     Client,
@@ -79,12 +79,13 @@ pub struct Error {
     retry_after_ms: Option<NonZeroU32>,
 }
 
-/// What the hands return.
+/// Result of the hands.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind` while doing `operation` (a verb: "open", "list") to `subject` (a path or
-    /// URL without secrets). The status follows from the kind; the locus starts as the client.
+    /// Returns an error of `kind` while doing `operation` (a verb: "open", "list") to `subject` (a
+    /// path or URL without secrets). The status follows from the kind; the locus starts as the
+    /// client.
     pub fn new(kind: ErrorKind, operation: &'static str, subject: impl Into<String>) -> Self {
         let status = match kind {
             ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Busy => Status::Temporary,
@@ -113,14 +114,14 @@ impl Error {
         }
     }
 
-    /// The same about what people call otherwise.
+    /// Returns the error about a subject that people call otherwise.
     #[must_use]
     pub fn about(self, subject: impl Into<String>) -> Self {
         let subject = subject.into();
         Self { subject, ..self }
     }
 
-    /// An operating system error while doing `operation` to `subject`.
+    /// Returns an operating system error while doing `operation` to `subject`.
     pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
         let hint = hint_of_io(operation, &cause);
         let error = Self::new(kind_of_io(&cause), operation, subject).cause(cause);
@@ -130,7 +131,8 @@ impl Error {
         }
     }
 
-    /// That nobody can listen at an address; `another` says how another one is named.
+    /// Returns the error if nobody can listen at an address; `another` says how to name another
+    /// one.
     pub fn listening(address: SocketAddr, cause: io::Error, another: &str) -> Self {
         let why = if cause.kind() == io::ErrorKind::PermissionDenied {
             "ports below 1024 are root's: "
@@ -142,14 +144,14 @@ impl Error {
         Self::io("listen on", address.to_string(), cause).hint(format!("{why}{another}"))
     }
 
-    /// Says whether a retry can help, where the kind alone does not.
+    /// Sets whether a retry can help, if the kind alone does not decide it.
     #[must_use]
     pub fn status_is(mut self, status: Status) -> Self {
         self.status = status;
         self
     }
 
-    /// The same as another kind of error, which decides whether a retry can help.
+    /// Returns the error as another kind, which decides whether a retry can help.
     #[must_use]
     pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
         let status = Self::new(kind, self.operation, String::new()).status;
@@ -160,7 +162,7 @@ impl Error {
         }
     }
 
-    /// Says where it went wrong.
+    /// Sets the place of the error.
     #[must_use]
     pub fn at(mut self, locus: Locus) -> Self {
         self.locus = locus;
@@ -181,14 +183,14 @@ impl Error {
         self
     }
 
-    /// Says what to try, for people.
+    /// Sets the hint for people.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The other side said when to try again (`Retry-After`); that makes it temporary.
+    /// Adds the pause that the other side requested (`Retry-After`), and makes the error temporary.
     #[must_use]
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after_ms = u32::try_from(pause.as_millis())
@@ -198,7 +200,8 @@ impl Error {
         self
     }
 
-    /// The same error for somebody else who waited for the same: its cause is kept as the system's number, or as text.
+    /// Copies the error for another caller that waited for the same. Its cause is kept as the
+    /// system's number, or as text.
     #[must_use]
     pub fn retold(&self) -> Self {
         let retell = |cause: &(dyn error::Error + Send + Sync + 'static)| {
@@ -221,23 +224,24 @@ impl Error {
         }
     }
 
-    /// When to try again, where the other side said so.
+    /// Returns the pause before a retry, if the other side requested one.
     pub fn pause(&self) -> Option<Duration> {
         self.retry_after_ms
             .map(|pause_ms| Duration::from_millis(pause_ms.get().into()))
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether trying again can help.
+    /// Returns whether trying again can help.
     pub fn is_temporary(&self) -> bool {
         self.status == Status::Temporary
     }
 
-    /// Whether all else would end so at the same destination: it is full, or can't be written at all.
+    /// Returns whether everything else would fail so at the same destination: it is full, or can't
+    /// be written at all.
     pub fn concerns_everything(&self) -> bool {
         let cause = std::error::Error::source(self);
         let cause = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
@@ -245,27 +249,27 @@ impl Error {
             || cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
     }
 
-    /// Where it went wrong.
+    /// Returns the place of the error.
     pub fn locus(&self) -> Locus {
         self.locus
     }
 
-    /// The facts added for operators.
+    /// Returns the facts added for operators.
     pub fn context(&self) -> &[(&'static str, String)] {
         &self.context
     }
 
-    /// What was being done: a verb.
+    /// Returns the failed operation: a verb.
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What it was done to.
+    /// Returns the subject of the operation.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// The error underneath in words; where there is none, what went wrong.
+    /// Returns the underlying error in words; without one, the kind of failure.
     pub fn cause_text(&self) -> String {
         match &self.cause {
             Some(cause) => cause.to_string(),
@@ -273,12 +277,12 @@ impl Error {
         }
     }
 
-    /// What to try, where somebody said so.
+    /// Returns the hint, if there is one.
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The page under `docs/errors/` that explains this error.
+    /// Returns the name of the page under `docs/errors/` that explains this error.
     pub fn code(&self) -> &'static str {
         match self.kind {
             ErrorKind::NotFound => "not-found",
@@ -299,19 +303,19 @@ impl Error {
     }
 }
 
-/// That an endpoint can't do that.
+/// Returns the error for an operation that an endpoint lacks.
 pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, operation, subject)
         .cause("this endpoint can't")
         .hint("`posthaste endpoints` shows what each one can")
 }
 
-/// What the operating system of a server said of one file, as it told it.
+/// Returns the error that a server's operating system reported of one file.
 pub(crate) fn server_says(message: &str) -> io::Error {
     io::Error::other(format!("the server says: {message}"))
 }
 
-/// What to try about what the system says, where that is the same for all files.
+/// Returns the hint for a system error, if it is the same for all files.
 fn hint_of_io(operation: &str, cause: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(cause)? {
         Errno::INVAL if matches!(operation, "write" | "make directory") => {
@@ -370,7 +374,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// A name as it is, but for what would break the line or the terminal.
+/// A name without the characters that would break the line or the terminal.
 struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {
@@ -392,7 +396,7 @@ impl error::Error for Error {
     }
 }
 
-/// That an endpoint has no symbolic links.
+/// Returns the error for an endpoint without symbolic links.
 pub(crate) fn no_links(subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, "make link", subject)
         .cause("no symbolic links can be there")

@@ -1,10 +1,10 @@
-//! What is to be kept of a file, and by what an unfinished copy of it is known.
+//! Attributes to keep of a file, and the identity of an unfinished copy of it.
 
 use std::sync::Arc;
 
 use crate::FileTime;
 
-/// What a destination is to keep of a file beside its bytes, and whom it came from.
+/// Attributes that a destination is to keep of a file beside its bytes, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSpec {
     /// Bytes.
@@ -13,15 +13,16 @@ pub struct FileSpec {
     pub mtime: Option<FileTime>,
     /// Kept at the destination: permission bits.
     pub mode: Option<u32>,
-    /// The source's full address. With size, mtime and version it names what an unfinished copy
-    /// is a copy of.
+    /// The source's full address. With size, mtime and version it identifies the source of an
+    /// unfinished copy.
     pub origin: Arc<str>,
-    /// The source's own version, where it has one.
+    /// The source's own version, if it has one.
     pub version: Option<Box<str>>,
 }
 
 impl FileSpec {
-    /// Names exactly what is copied: another value means that an unfinished copy starts anew.
+    /// Returns the identity of the copied content: another value means that an unfinished copy
+    /// starts anew.
     #[must_use]
     pub fn identity(&self) -> String {
         let text = format!(
@@ -35,7 +36,8 @@ impl FileSpec {
         blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
 
-    /// The same for a file of unknown length, which is found again whatever its length is.
+    /// Returns the specification for a file of unknown length, which is found again whatever its
+    /// length is.
     pub(crate) fn open_ended(&self) -> Self {
         Self {
             size: 0,

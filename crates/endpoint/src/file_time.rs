@@ -12,7 +12,7 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// Whether both fall into one step of `step_ns`: stores keep different precisions.
+    /// Returns whether both fall into one step of `step_ns`: stores keep different precisions.
     #[must_use]
     pub fn agrees(self, other: Self, step_ns: u32) -> bool {
         let (early, late) = match self.cmp(&other) {
@@ -27,7 +27,7 @@ impl FileTime {
 }
 
 impl fmt::Display for FileTime {
-    /// Decimal seconds, as rclone keeps them in S3 metadata.
+    /// Writes decimal seconds, as rclone keeps them in S3 metadata.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.secs < 0 && self.nanos > 0 {
             let (secs, nanos) = (-(self.secs + 1), 1_000_000_000 - self.nanos);

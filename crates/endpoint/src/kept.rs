@@ -1,4 +1,5 @@
-//! A small file of JSON that is whole whenever the process or the machine ends: written anew beside, then renamed.
+//! A small JSON file that is whole whenever the process or the machine ends: written anew beside,
+//! then renamed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,21 +13,21 @@ use serde_json::{Map, Value};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Where its form stands in it.
+/// Name of the field that holds the file's form.
 const VERSION: &str = "version";
 
-/// A file, and what people are told of it.
+/// A kept file, and its texts for people.
 #[derive(Debug)]
 pub struct KeptFile {
-    /// Where it lies; what is being written lies beside it as `.new`.
+    /// Path of the file; a version being written lies beside it as `.new`.
     pub path: PathBuf,
-    /// The form of what is in it. Another one is not read.
+    /// Version of the content's form. Other versions are not read.
     pub version: u64,
-    /// More is not read.
+    /// Most bytes that are read.
     pub bytes_max: u64,
-    /// What reading it is: a verb and what for.
+    /// Operation that errors of reading name: a verb and its purpose.
     pub operation: &'static str,
-    /// What to try when it makes no sense.
+    /// Hint if the content makes no sense.
     pub hint: &'static str,
 }
 
@@ -38,7 +39,7 @@ struct Versioned<'a, T> {
 }
 
 impl KeptFile {
-    /// Reads what was written last; none where nothing ever was. Blocking.
+    /// Reads the last written content; `None` if none was ever written. Blocking.
     ///
     /// # Errors
     /// The operating system's; [`ErrorKind::Invalid`] when it makes no sense.
@@ -73,7 +74,8 @@ impl KeptFile {
         kept.map(Some).map_err(|cause| invalid(cause.to_string()))
     }
 
-    /// Writes all of it, which is a struct or a map, and returns when it would survive the machine. Blocking.
+    /// Writes the whole content, a struct or a map, and returns when it would survive a crash of
+    /// the machine. Blocking.
     ///
     /// # Errors
     /// The operating system's; what was written before is still there.

@@ -1,10 +1,10 @@
 //! The caps of a profile, enforced: requests at once, requests a second, bytes a second.
 //!
 //! [`Limits`] are shared by every endpoint that is opened with a profile, both ends of a copy
-//! included, and may change while requests are under way. [`Limited`] holds any endpoint to them:
+//! included. They may change while requests are under way. [`Limited`] holds any endpoint to them:
 //! a request waits for its place, then for its moment; payload waits for the rate, in pieces, so
-//! that streams share it evenly. Nobody who has a place waits for another one, with one exception
-//! that [`Limited`] takes care of: what is written may be a stream that is being read.
+//! that streams share it evenly. No holder of a place waits for another place, with one exception
+//! that [`Limited`] handles: a written stream may be one that is being read.
 
 mod excuse;
 mod file;
@@ -32,13 +32,13 @@ pub use throttle::Throttle;
 
 use crate::{Result, config::Profile, endpoint::ByteStream};
 
-/// Requests at once where no cap is set: more than there ever are.
+/// Requests at once if no cap is set: more than there ever are.
 const NO_CAP: usize = 1 << 24;
 
 /// Most bytes that wait for the rate together: streams take turns of this size.
 const TURN_BYTES: u64 = 128 << 10;
 
-/// What a profile allows; `None` is no cap.
+/// Caps of a profile; `None` is no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caps {
     /// Most requests under way at once.
@@ -69,7 +69,7 @@ pub struct Limits {
 struct State {
     caps: Mutex<Caps>,
     places: Arc<Gate>,
-    /// In requests rather than bytes.
+    /// Rate of starts, in requests rather than bytes.
     starts: Throttle,
     rate: Throttle,
     /// The caps were changed.
@@ -96,7 +96,7 @@ impl Limits {
         limits
     }
 
-    /// Changes the caps. Who waits follows at once; requests under way are not called back.
+    /// Changes the caps. Waiting requests follow at once; requests under way are not called back.
     pub fn set(&self, caps: Caps) {
         let state = &self.state;
         let mut now = state.caps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +120,7 @@ impl Limits {
         state.changed.notify_waiters();
     }
 
-    /// The caps as they are now.
+    /// Returns the present caps.
     #[must_use]
     pub fn caps(&self) -> Caps {
         let caps = self.state.caps.lock();
@@ -146,8 +146,8 @@ impl Limits {
         }
     }
 
-    /// As [`Limits::enter`], for a request that sends `body`, which is taken in whole where it must
-    /// be: also when that comes to be while this waits.
+    /// Waits as [`Limits::enter`] does, for a request that sends `body`. Reads the body into memory
+    /// first if it must, also if that becomes necessary during the wait.
     async fn enter_with(&self, body: ByteStream, bytes: u64) -> Result<(Pass, ByteStream)> {
         let mut changed = pin!(self.state.changed.notified());
         loop {
@@ -164,8 +164,8 @@ impl Limits {
         }
     }
 
-    /// Whether bodies must be taken in whole before a place is asked for: both what is read and
-    /// what is written may count here, and each place be taken by a stream that waits for a write.
+    /// Returns whether bodies must be read into memory before a place is requested. Reads and
+    /// writes may both count here, and streams that wait for a write could hold every place.
     fn takes_bodies_whole(&self) -> bool {
         self.state.ends.load(Relaxed) > 1 && self.caps().connections_max.is_some()
     }
@@ -178,7 +178,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The limits of a profile, also of one that has no caps yet.
+    /// Returns the limits of a profile, also of one that has no caps yet.
     pub(crate) fn limits(&self, name: &str, profile: Option<&Profile>) -> Limits {
         let caps = profile.map(Caps::of).unwrap_or_default();
         let known = self.by_profile.lock();
@@ -230,7 +230,7 @@ mod tests {
             drop(place);
             Ok(Bytes::from_static(b"all"))
         });
-        // As in the middle of `set`: no more places, and the cap not yet told.
+        // Same state as in the middle of `set`: no more places, and the cap not yet reported.
         limits.state.places.set(1);
         let mut entering = Box::pin(limits.enter_with(Box::pin(body), 3));
         assert!((&mut entering).now_or_never().is_none());

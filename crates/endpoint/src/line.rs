@@ -1,10 +1,11 @@
-//! TCP connections over distance: set up for bulk data, and watched for what their path is like.
+//! TCP connections over distance: set up for bulk data, with their path observed.
 //!
-//! [`posthaste_plan::fleet`] decides who sets their pace. A connection tells it what the kernel says
-//! while it sends. Where BBR is right it gets BBR with its next bulk data: BBR paces what is sent at
-//! what it has seen delivered, which holds short requests back. Bulk data that is still being sent
-//! when most of the others have ended gets it, too, and estimates anew if it has it: at the start
-//! BBR doubles its rate every round trip, while otherwise it would take seconds to use the room.
+//! [`posthaste_plan::fleet`] decides the pace. A connection reports the kernel's statistics to it
+//! while it sends. If BBR is right, the connection gets it with its next bulk data: BBR paces data
+//! at the rate it has seen delivered, which holds short requests back. Bulk data that is still
+//! being sent when most of the others have ended gets it, too, and estimates anew if it has it. At
+//! the start BBR doubles its rate every round trip, while otherwise it would take seconds to use
+//! the room.
 
 mod counted;
 mod humble;
@@ -33,15 +34,16 @@ pub use counted::Counted;
 pub(crate) use humble::Humble;
 pub(crate) use kernel::acknowledged;
 
-/// From here on a path is long, and its sockets are set up for distance. On shorter ones the
-/// kernel's own choices cost less.
+/// Round trip from which a path is long, and its sockets are set up for distance. On shorter ones
+/// the kernel's own choices cost less.
 pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 
-/// Bytes without an answer after which what is known to be bulk data may get BBR: by then the first
-/// round trips are over, in which it would send less.
+/// Bytes without an answer after which known bulk data may get BBR: by then the first round trips
+/// are over, in which it would send less.
 const BULK_BYTES: usize = 384 << 10;
 
-/// The same where nobody said what it is: more than a bundle of small files.
+/// Bytes without an answer after which data of unknown kind may get BBR: more than a bundle of
+/// small files.
 const UNTOLD_BULK_BYTES: usize = 4 << 20;
 
 /// The kernel is asked about a connection every so many bytes.
@@ -51,7 +53,8 @@ const ASK_EVERY_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct Fleet {
     mind: Mutex<fleet::Fleet>,
-    /// What [`fleet::Fleet::thinned`] and [`fleet::Fleet::is_lossy`] say, for who can't wait.
+    /// Copies of [`fleet::Fleet::thinned`] and [`fleet::Fleet::is_lossy`], for readers that can't
+    /// wait.
     thinned: AtomicU64,
     is_lossy: AtomicBool,
 }
@@ -65,7 +68,7 @@ impl Fleet {
     }
 }
 
-/// The fleets of all who have connected to a server.
+/// Fleets of all connections, by server.
 #[derive(Debug, Default)]
 pub struct Fleets {
     known: Mutex<HashMap<IpAddr, Weak<Fleet>>>,
@@ -76,7 +79,7 @@ impl Fleets {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fleet of the connections from a host.
+    /// Returns the fleet of the connections from a host.
     fn of(&self, host: IpAddr) -> Arc<Fleet> {
         let mut known = self.known();
         if let Some(fleet) = known.get(&host).and_then(Weak::upgrade) {
@@ -88,36 +91,36 @@ impl Fleets {
         fleet
     }
 
-    /// A connection that was accepted.
+    /// Returns the line of an accepted connection.
     #[must_use]
     pub fn accepted(&self, stream: TcpStream, host: IpAddr) -> Line {
         let rtt = kernel::health(&stream).map_or(0, |health| health.rtt_us);
         if Duration::from_micros(rtt.into()) < LONG_PATH {
             return Line::near(stream);
         }
-        // Most of what is read here is a message, and most of what is sent is bulk data.
+        // Most reads here are messages, and most writes are bulk data.
         let is_bulk = Arc::new(AtomicBool::new(true));
         Line::far(stream, self.of(host), is_bulk)
     }
 }
 
-/// Whether the kernel offers BBR.
+/// Returns whether the kernel offers BBR.
 pub(crate) fn has_bbr() -> bool {
     kernel::has_bbr()
 }
 
-/// Who sets the pace of a connection.
+/// Party that sets the pace of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     Kernel,
     Bbr,
 }
 
-/// What is special about a connection over distance.
+/// State of a connection over distance.
 #[derive(Debug)]
 struct Far {
     fleet: Arc<Fleet>,
-    /// Whether large requests are bulk data as soon as that shows.
+    /// Set if large requests are bulk data as soon as that shows.
     is_bulk: Arc<AtomicBool>,
     pace: Pace,
     is_sending: bool,
@@ -125,9 +128,9 @@ struct Far {
     sent: usize,
     /// Bytes since the kernel was asked.
     unasked: usize,
-    /// What it said.
+    /// Kernel's last answer.
     health: Health,
-    /// What [`Fleet::thinned`] was when the estimate began.
+    /// Value of [`Fleet::thinned`] when the estimate began.
     thinned: u64,
 }
 
@@ -136,12 +139,12 @@ struct Far {
 pub struct Line {
     stream: TcpStream,
     far: Option<Far>,
-    /// At its other end is a proxy that reads the requests.
+    /// Set if a proxy that reads the requests is at the other end.
     through_proxy: bool,
 }
 
 impl Line {
-    /// On a short path.
+    /// Returns a connection on a short path.
     pub(crate) fn near(stream: TcpStream) -> Self {
         kernel::prepare(&stream);
         Self {
@@ -151,7 +154,7 @@ impl Line {
         }
     }
 
-    /// The same, where a proxy that reads the requests is at its other end.
+    /// Notes that a proxy that reads the requests is at the connection's other end.
     pub(crate) fn through_proxy(self) -> Self {
         Self {
             through_proxy: true,
@@ -163,7 +166,8 @@ impl Line {
         self.through_proxy
     }
 
-    /// Over distance; `is_bulk` tells whether large requests are bulk data as soon as that shows.
+    /// Returns a connection over distance; `is_bulk` is set if large requests are bulk data as soon
+    /// as that shows.
     pub(crate) fn far(stream: TcpStream, fleet: Arc<Fleet>, is_bulk: Arc<AtomicBool>) -> Self {
         kernel::prepare(&stream);
         let far = Far {
@@ -206,7 +210,7 @@ impl Far {
         self.sent >= most
     }
 
-    /// Before bytes are sent.
+    /// Prepares the connection before bytes are sent.
     fn begin_write(&mut self, stream: &TcpStream) {
         let was_sending = std::mem::replace(&mut self.is_sending, true);
         if !was_sending {
@@ -253,7 +257,7 @@ impl Far {
         }
     }
 
-    /// After bytes arrived.
+    /// Notes that bytes arrived.
     fn answered(&mut self) {
         self.sent = 0;
         self.stop_sending();

@@ -1,4 +1,4 @@
-//! Who came to a port and has not shown yet that they belong there.
+//! Connections to a port whose clients have not authenticated yet.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,13 +22,13 @@ use crate::descriptors_max;
 const GUESTS_SHARE: u64 = 8;
 const GUESTS_MIN: usize = 16;
 const GUESTS_MAX: usize = 512;
-/// What a client needs at most to say what it wants, where many come.
+/// Longest time a client needs to state its request, if many come.
 const GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept, which means that the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections whose clients have shown nothing yet that lets them in. They are few: where too many come, the oldest of the host
-/// that has the most is closed, so that nobody without a token keeps others out.
+/// Connections whose clients have not authenticated yet. They are few: if too many come, the oldest
+/// of the host that has the most is closed, so that nobody without a token keeps others out.
 #[derive(Debug)]
 pub struct Lobby {
     waiting: VecDeque<Waiting>,
@@ -42,7 +42,7 @@ struct Waiting {
     since: Instant,
 }
 
-/// A connection in the lobby. Whoever serves it says when it is one no more.
+/// A connection in the lobby. Its server reports when it leaves.
 #[derive(Debug, Clone)]
 pub struct Guest {
     host: IpAddr,
@@ -50,7 +50,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Counts it among guests no more: its client has shown what it needs to show.
+    /// Counts it as a guest no longer: its client has authenticated.
     pub fn let_in(&self) {
         self.is_in.store(true, Relaxed);
     }
@@ -76,7 +76,8 @@ impl Lobby {
     /// The most descriptors that guests of any lobby take.
     pub const DESCRIPTORS_MAX: usize = 2 * GUESTS_MAX;
 
-    /// Accepts the next connection, to be given to [`Self::add`] with what serves it. Can be dropped without losing one.
+    /// Accepts the next connection, to be given to [`Self::add`] with its server. Dropping the
+    /// future loses no connection.
     pub async fn accept(&mut self, listener: &TcpListener) -> (TcpStream, Guest) {
         loop {
             if let Ok((stream, from)) = listener.accept().await {
@@ -90,7 +91,8 @@ impl Lobby {
         }
     }
 
-    /// Has `guest`, which `serving` serves, wait here until it is let in, and closes others where there are too many.
+    /// Keeps `guest`, which `serving` serves, here until it is let in, and closes others if there
+    /// are too many.
     pub fn add(&mut self, guest: Guest, serving: AbortHandle) {
         let waits = |one: &Waiting| !one.guest.is_in() && !one.serving.is_finished();
         self.waiting.retain(waits);
@@ -100,7 +102,7 @@ impl Lobby {
             serving,
             since,
         });
-        // Many may come at once, and each has a moment to say what it wants.
+        // Many may come at once, and each has a moment to state its request.
         while self.waiting.len() > self.most {
             let oldest = self.waiting.front().map(|one| one.since);
             let is_old = oldest.is_some_and(|oldest| since.duration_since(oldest) > GRACE);
@@ -144,7 +146,7 @@ mod tests {
         }
     }
 
-    /// A lobby for four, and what its guests are served by.
+    /// Returns a lobby for four, and the set that serves its guests.
     fn lobby() -> (Lobby, JoinSet<()>) {
         let lobby = Lobby {
             waiting: VecDeque::new(),

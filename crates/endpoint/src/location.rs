@@ -13,7 +13,7 @@ use std::{
 
 use crate::{Error, ErrorKind, Result};
 
-/// Where a source or destination is.
+/// Location of a source or destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A path on this machine.
@@ -27,18 +27,18 @@ pub enum Location {
     },
     /// A path on a host that runs an SSH server.
     Sftp {
-        /// The user, when it is not what `ssh` would take.
+        /// The user, if not `ssh`'s default.
         user: Option<String>,
         /// The host, or its alias in `ssh_config`.
         host: String,
-        /// The port, when it is not what `ssh` would take.
+        /// The port, if not `ssh`'s default.
         port: Option<u16>,
         /// Absolute, or relative to the login directory when written as `/~/path`.
         path: Vec<u8>,
     },
     /// A bucket or container of another object store and a key or prefix in it.
     Bucket {
-        /// Which kind of store.
+        /// Kind of store.
         store: Store,
         /// The bucket or container.
         bucket: String,
@@ -49,7 +49,7 @@ pub enum Location {
     Server(Server),
     /// `user@host:path`: a path on a host where posthaste is started over SSH.
     Host {
-        /// The user, when it is not what `ssh` would take.
+        /// The user, if not `ssh`'s default.
         user: Option<String>,
         /// The host, or its alias in `ssh_config`.
         host: String,
@@ -60,7 +60,7 @@ pub enum Location {
     Plugin {
         /// The scheme.
         scheme: String,
-        /// What follows `scheme://`.
+        /// Text after `scheme://`.
         rest: Vec<u8>,
     },
 }
@@ -74,7 +74,7 @@ pub enum Store {
     Gcs,
 }
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// `http://`: to read from.
@@ -108,12 +108,12 @@ impl Protocol {
         }
     }
 
-    /// Whether all goes over TLS.
+    /// Returns whether all traffic goes over TLS.
     pub(crate) const fn has_tls(self) -> bool {
         matches!(self, Self::Https | Self::WebDavs | Self::Ftps)
     }
 
-    /// Whether anybody on the way can read what is sent, credentials too.
+    /// Returns whether anybody on the way can read the traffic, credentials included.
     pub(crate) const fn is_plain(self) -> bool {
         matches!(self, Self::Http | Self::WebDav | Self::Ftp)
     }
@@ -122,19 +122,19 @@ impl Protocol {
 /// A path on a server, `scheme://user@host:port/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What it speaks.
+    /// Protocol of the server.
     pub protocol: Protocol,
-    /// The user, where the address names one.
+    /// The user, if the address names one.
     pub user: Option<String>,
     /// The host; a name, or an address without brackets.
     pub host: String,
-    /// The port, where it is not the protocol's own.
+    /// The port, if not the protocol's own.
     pub port: Option<u16>,
     /// Absolute, with the slash; empty for the root. Percent-escapes are undone.
     pub path: Vec<u8>,
     /// An `http` address whose path was written with a slash at its end: it is asked for so.
     pub slash: bool,
-    /// What follows `?` in an `http` address, as written: often a signature, and so a secret.
+    /// Text after `?` in an `http` address, as written: often a signature, and so a secret.
     pub query: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl Location {
             return Self::parse_host(bytes, &shown);
         };
         let server = |protocol| Self::parse_server(protocol, rest, &shown);
-        // RFC 3986, section 3.1: in whatever case it is written.
+        // The scheme may be in any case (RFC 3986, section 3.1).
         let scheme = &*scheme.to_ascii_lowercase();
         match scheme {
             b"file" => Ok(local(rest)),
@@ -175,7 +175,7 @@ impl Location {
         }
     }
 
-    /// A colon before the first slash makes a path one on a host, as with scp and rsync.
+    /// Parses a path on a host: a colon before the first slash makes one, as with scp and rsync.
     fn parse_host(bytes: &[u8], shown: &str) -> Result<Self> {
         let (head, _) = split_authority(bytes);
         let Some(colon) = colon_behind_host(head) else {
@@ -272,8 +272,8 @@ impl Location {
         })
     }
 
-    /// What [`crate::Capabilities::scheme`] says of the endpoint that opens this; `None` where a
-    /// plug-in does.
+    /// Returns the [`crate::Capabilities::scheme`] of the endpoint that opens this; `None` for a
+    /// plug-in.
     pub(crate) fn scheme(&self) -> Option<&'static str> {
         Some(match self {
             Self::Local(_) => "file",
@@ -295,8 +295,8 @@ impl Location {
         })
     }
 
-    /// The name a copy of this gets inside a directory; `None` when it has none of its own, as the
-    /// root of a disk or bucket, `.` and `..`.
+    /// Returns the name a copy of this gets inside a directory; `None` if it has none of its own,
+    /// as the root of a disk or bucket, `.` and `..`.
     #[must_use]
     pub fn name(&self) -> Option<Vec<u8>> {
         let path = match self {
@@ -315,7 +315,8 @@ impl Location {
     }
 }
 
-/// An address as it may be shown: without a password, and without the query of a web address, which may be a signature.
+/// Returns an address as it may be shown: without a password, and without the query of a web
+/// address, which may be a signature.
 #[must_use]
 pub fn shown_address(text: &OsStr) -> String {
     let shown = text.to_string_lossy();
@@ -332,7 +333,8 @@ pub fn shown_address(text: &OsStr) -> String {
     }
 }
 
-/// Where the password is in `user:password@host/path`. It may have slashes itself, as keys of stores do.
+/// Finds the password in `user:password@host/path`. It may have slashes itself, as keys of stores
+/// do.
 fn password_in(rest: &str) -> Option<Range<usize>> {
     let authority = rest.split('/').next().unwrap_or_default();
     let colon = authority.find(':')?;
@@ -419,7 +421,7 @@ fn colon_behind_host(head: &[u8]) -> Option<usize> {
         return Some(first);
     }
     let end = head.iter().position(|&byte| byte == b']')?;
-    // What stands between the bracket and the colon makes no host, which is said when it is read as one.
+    // Text between the bracket and the colon makes no host; the parser of the host reports it.
     let colon = head[end..].iter().position(|&byte| byte == b':')?;
     Some(end + colon)
 }
@@ -430,7 +432,7 @@ fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at(cut.unwrap_or(rest.len()))
 }
 
-/// Splits what follows `?`.
+/// Splits off the text after `?`.
 fn split_query(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
     match rest.iter().position(|&byte| byte == b'?') {
         Some(cut) => (&rest[..cut], Some(&rest[cut + 1..])),
@@ -438,7 +440,7 @@ fn split_query(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The path with its percent-escapes undone; as it is where one is broken.
+/// Undoes the percent-escapes of a path; returns it unchanged if one is broken.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let decoded = std::str::from_utf8(path).ok().and_then(crate::web::decode);
     decoded
@@ -464,7 +466,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     if let Some(rest) = host.strip_prefix('[')
         && let Some((address, port)) = rest.split_once(']')
     {
-        // What else may stand there is no port: it is kept, to be refused.
+        // Other text there is no port: it is kept, to be refused.
         let port = match port {
             "" => None,
             _ => Some(port.strip_prefix(':').unwrap_or("no number")),

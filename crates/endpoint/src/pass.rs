@@ -1,5 +1,5 @@
-//! Leave to read or write one object for a while, for whoever has no credentials: an address that the store's own
-//! signature is part of.
+//! Presigned URLs: each permits to read or write one object for a while, without credentials. The
+//! store's own signature is in the address.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use reqsign_core::hash::{base64_decode, base64_encode};
 
 use crate::Checksum;
 
-/// What a pass is good for.
+/// Operation that a presigned URL permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
-    /// To read the object.
+    /// Read of the object.
     Read,
-    /// To write it: these bytes alone, which the store checks.
+    /// Write of the object: these bytes alone, which the store checks.
     Write(BodySum),
 }
 
-/// What the store checks the bytes of a write against.
+/// Checksum that the store compares with the bytes of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodySum {
     /// Their CRC-64/NVME.
@@ -28,7 +28,7 @@ pub enum BodySum {
 }
 
 impl BodySum {
-    /// The MD5 of some bytes.
+    /// Returns the MD5 of some bytes.
     #[must_use]
     pub fn md5_of(bytes: &[u8]) -> Self {
         Self::Md5(Md5::digest(bytes).into())
@@ -40,7 +40,7 @@ impl BodySum {
         Some(Self::Md5(base64_decode(text).ok()?.try_into().ok()?))
     }
 
-    /// As headers have it: base64.
+    /// Returns the checksum in base64, as in headers.
     #[must_use]
     pub fn to_base64(self) -> String {
         match self {
@@ -50,17 +50,18 @@ impl BodySum {
     }
 }
 
-/// The address, which is a secret as long as it is good: it is never shown.
+/// Presigned URL, which is a secret while it is valid: it is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pass {
     /// `https://host/path?query`, or `http://`.
     pub url: String,
-    /// What a request with it must say beside `host` and `content-length`, and nothing else of that kind.
+    /// Headers that a request must send beside `host` and `content-length`, and no others of that
+    /// kind.
     pub headers: HeaderMap,
 }
 
 impl Pass {
-    /// Where it leads, for people.
+    /// Returns the URL without its query, for people.
     #[must_use]
     pub fn shown(&self) -> &str {
         self.url.split('?').next().unwrap_or_default()

@@ -1,9 +1,9 @@
 //! Stores that other programs reach: a plug-in is a process that speaks a line protocol on its
 //! standard input and output (`docs/reference/plugin-protocol.md`), written in any language.
 //!
-//! One process serves one address, many requests at a time. Nothing it says is believed: lines,
-//! payloads, names and figures have limits, and what breaks them ends the process. Requests under
-//! way then fail as temporary, and the next one starts it anew.
+//! A process serves one address, many requests at a time. Its output is not trusted: lines,
+//! payloads, names and figures have limits, and exceeding them ends the process. Requests under way
+//! then fail as temporary, and the next one restarts it.
 
 mod board;
 mod call;
@@ -44,21 +44,21 @@ use remote::{Remote, attributed, dressed, is_same};
 use session::{Ask, Session, Unstarted};
 use wire::{decode_name, encode_name};
 
-/// How long a plug-in may take.
+/// Time limits of a plug-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Until it says hello.
+    /// Time limit of the hello.
     pub greeted: Duration,
     /// Between two messages about a request that waits for it.
     pub quiet: Duration,
-    /// To end what was cancelled.
+    /// Time limit for ending a cancelled request.
     pub cancelled: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            // It may load an interpreter from a busy file system, and log in somewhere.
+            // A plug-in may load an interpreter from a busy file system, and log in somewhere.
             greeted: Duration::from_secs(60),
             quiet: Duration::from_secs(60),
             cancelled: Duration::from_secs(10),
@@ -66,23 +66,23 @@ impl Default for Patience {
     }
 }
 
-/// How a plug-in is started, and what it is told.
+/// Command that starts a plug-in, and its input.
 #[derive(Clone)]
 pub struct Launch {
     /// The scheme of its addresses.
     pub scheme: String,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// What its users may set, without secrets.
+    /// Settings of its users, without secrets.
     pub settings: Map<String, Value>,
-    /// Credentials: told in its first line, never in arguments or the environment.
+    /// Credentials: passed in its first line, never in arguments or the environment.
     pub profile: BTreeMap<String, String>,
-    /// How long it may take.
+    /// Time limits.
     pub patience: Patience,
 }
 
 impl Launch {
-    /// How the plug-in for `scheme` is started; `None` when there is none.
+    /// Finds how to start the plug-in for `scheme`; `None` if there is none.
     pub(crate) fn find(scheme: &str, chosen: Option<&Chosen>) -> Result<Option<Self>> {
         let Some(found) = catalog::find(scheme)? else {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Launch {
         Ok(Some(Self::with(found, profile.for_plugin())))
     }
 
-    /// How a configured plug-in is started, with the credentials `plugins.toml` names for it.
+    /// Returns how to start a configured plug-in, with the credentials `plugins.toml` names for it.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when there is no such profile; [`ErrorKind::Invalid`] and
@@ -120,10 +120,10 @@ impl Launch {
         }
     }
 
-    /// Starts it just to hear what it is and can do.
+    /// Starts the plug-in only to read its description and abilities.
     ///
     /// # Errors
-    /// As [`Plugin::open`].
+    /// See [`Plugin::open`].
     pub async fn describe(&self) -> Result<Description> {
         let shown = format!("{}://…", self.scheme);
         let session = Session::start(self, None, &shown)
@@ -138,25 +138,25 @@ impl Launch {
     }
 }
 
-/// What a plug-in says of itself.
+/// Description that a plug-in gives of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What it can do wherever it is used; at some addresses it may be less.
+    /// Capabilities wherever it is used; some addresses may have fewer.
     pub capabilities: Capabilities,
 }
 
-/// What lies behind one address of a plug-in's scheme.
+/// Files at one address of a plug-in's scheme.
 pub struct Plugin {
     remote: Arc<Remote>,
     capabilities: Capabilities,
 }
 
 impl Plugin {
-    /// Starts the plug-in for `address`, which is what follows `scheme://`.
+    /// Starts the plug-in for `address`, the text after `scheme://`.
     ///
     /// # Errors
     /// The plug-in's own; the system's when it can't be started; [`ErrorKind::Unsupported`] when it

@@ -1,7 +1,7 @@
 //! Local files.
 //!
-//! The blocking halves, [`SourceFile`] and [`Draft`], are what the engine's local fast path is
-//! made of; [`Posix`] wraps them for copies whose other end is remote.
+//! The engine's local fast path is made of the blocking halves, [`SourceFile`] and [`Draft`];
+//! [`Posix`] wraps them for copies whose other end is remote.
 
 mod attributes;
 mod beneath;
@@ -69,7 +69,7 @@ use crate::{
 /// Bytes read, summed and written at a time: stays in a core's L2 cache.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// Bytes of a segment of a large local file, and so what a crash loses for each lane.
+/// Bytes of a segment of a large local file, and so the loss of each lane in a crash.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
 /// Fewest bytes of a segment that comes from elsewhere: the last ones end one by one, which takes
@@ -95,12 +95,12 @@ pub struct Posix {
     clocks: Clocks,
     ground: Arc<Ground>,
     unkept: Arc<UnkeptCount>,
-    /// Directories were listed with links followed: what is read then may be links.
+    /// Set once directories were listed with links followed: later reads may be of links.
     follows: Arc<AtomicBool>,
 }
 
 impl Posix {
-    /// The files below `root`, or the one file `root` is.
+    /// Opens the files below `root`, or the one file `root` is.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, rules: DraftRules) -> Self {
         let root = root.into();
@@ -120,13 +120,13 @@ impl Posix {
         }
     }
 
-    /// The same with the rights of somebody else.
+    /// Returns the endpoint with the rights of another actor.
     #[must_use]
     pub fn acting(self, actor: Actor) -> Self {
         Self { actor, ..self }
     }
 
-    /// Whether `path` may be a link that is followed: the root may.
+    /// Returns whether `path` may be a link that is followed: the root may.
     fn follows(&self, path: &[u8]) -> bool {
         path.is_empty() || self.follows.load(Relaxed)
     }
@@ -140,18 +140,19 @@ impl Posix {
         async move { actor.blocking(call).await }
     }
 
-    /// Counts what a call says is not kept.
+    /// Counts the attributes that a call reports as not kept.
     async fn noting(&self, done: impl Future<Output = Result<Unkept>> + Send) -> Result<()> {
         done.await.map(|unkept| self.note(unkept))
     }
 
-    /// The real path of a relative one.
+    /// Returns the real path of a relative one.
     #[must_use]
     pub fn path(&self, path: &[u8]) -> PathBuf {
         ground::below(&self.root, path)
     }
 
-    /// Where `path` is, to be written to: no link below the root is followed on the way to it. Blocks.
+    /// Returns the place of `path` for writing: no link below the root is followed on the way to
+    /// it. Blocks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Conflict`] where a link is on the way; the system's.
@@ -159,7 +160,8 @@ impl Posix {
         self.ground.place(&self.root, path, false)
     }
 
-    /// Where `path` is, to be read: no link below the root is followed on the way to it, unless links are. Blocks.
+    /// Returns the place of `path` for reading: no link below the root is followed on the way to
+    /// it, unless links are followed. Blocks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Changed`] where a link came to be on the way; the system's.
@@ -170,15 +172,15 @@ impl Posix {
         }
     }
 
-    /// The directory at `path` itself, to be changed: no link is followed to it. Blocks.
+    /// Returns the directory at `path` itself, to be changed: no link is followed to it. Blocks.
     ///
     /// # Errors
-    /// As [`Posix::place`].
+    /// See [`Posix::place`].
     pub fn directory(&self, path: &[u8]) -> Result<Place> {
         self.ground.directory(&self.root, path)
     }
 
-    /// Runs a blocking call on where `path` is, as [`Posix::place`] says.
+    /// Runs a blocking call on the place of `path`, from [`Posix::place`].
     fn placed<T: Send + 'static>(
         &self,
         path: &[u8],
@@ -191,8 +193,9 @@ impl Posix {
         })
     }
 
-    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Learnt once for each file system,
-    /// by a file that is made and removed there. Blocks.
+    /// Returns the step in which times are kept at `path`, in nanoseconds; `None` if none can be
+    /// set. It is learnt once for each file system, by a file that is made and removed there.
+    /// Blocks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::PermissionDenied`] where the rights it acts with can't be taken on.
@@ -201,12 +204,12 @@ impl Posix {
         self.actor.run(|| Ok(self.clocks.step_ns(&path)))
     }
 
-    /// Counts what something arrived without.
+    /// Counts the attributes that an entry arrived without.
     pub fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
 
-    /// How unfinished files are treated.
+    /// Returns the rules for unfinished files.
     #[must_use]
     pub fn rules(&self) -> DraftRules {
         self.rules
@@ -224,7 +227,7 @@ fn mtime_of(metadata: &fs::Metadata) -> Option<FileTime> {
     })
 }
 
-/// What the system's `metadata` says of `name`.
+/// Returns the entry of `name` from the system's `metadata`.
 #[must_use]
 pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     let file_type = metadata.file_type();
@@ -254,7 +257,8 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     }
 }
 
-/// Stores a small file under its final name, and tells what of it the file system refuses to keep. Blocks.
+/// Stores a small file under its final name. Returns the attributes that the file system refuses to
+/// keep. Blocks.
 ///
 /// # Errors
 /// The system's; [`crate::ErrorKind::Corrupt`] when what was written reads back differently.
@@ -264,7 +268,7 @@ pub fn put(place: &Place, spec: &FileSpec, data: &[Bytes], rules: DraftRules) ->
     draft.publish(spec)
 }
 
-/// What it can do.
+/// Capabilities of a file system.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,

@@ -13,27 +13,27 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid},
 };
 
-/// What a program left behind.
+/// Status and output of a program.
 pub(crate) struct Printed {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
 
-/// Who else has to do with a program.
+/// People whom a program may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// Nobody: what it leaves in the background ends with it.
+    /// Nobody: its background processes end with it.
     Nobody,
-    /// Whoever sits at the terminal, whom it may ask for a code. What it leaves in the background goes on.
+    /// Person at the terminal, from whom it may request a code. Its background processes go on.
     Terminal,
 }
 
-/// Runs a program until it ends. It writes into memory: a pipe would have no end while something in the background holds it.
-/// If this is dropped before, the program is killed.
+/// Runs a program until it ends. It writes into memory: a pipe would have no end while a background
+/// process holds it. Dropping the future kills the program.
 ///
 /// # Errors
-/// When it can't be started.
+/// Fails if it can't be started.
 pub(crate) async fn run(
     program: &str,
     arguments: &[String],
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     })
 }
 
-/// A file of no name in no file system.
+/// Returns a file without a name in any file system.
 fn memory() -> io::Result<File> {
     Ok(memfd_create("printed", MemfdFlags::CLOEXEC)?.into())
 }
@@ -74,14 +74,15 @@ fn contents(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A program, and what it started if that is to end with it.
+/// A program, and the processes it started if they are to end with it.
 struct Group {
     child: Option<Child>,
     company: Company,
 }
 
 impl Group {
-    /// Waits until the program has ended. It keeps its number, so that its group can be killed and nobody else's is.
+    /// Waits until the program has ended. It keeps its id, so that its group can be killed and
+    /// nobody else's is.
     async fn until_ended(&self) -> io::Result<()> {
         let Some(pid) = self.child.as_ref().map(Pid::from_child) else {
             return Ok(());
@@ -95,7 +96,7 @@ impl Group {
     fn kill(&mut self) -> Option<Child> {
         let child = self.child.take()?;
         let pid = Pid::from_child(&child);
-        // All of it may be gone already.
+        // The whole group may be gone already.
         let _ = match self.company {
             Company::Nobody => kill_process_group(pid, Signal::KILL),
             Company::Terminal => kill_process(pid, Signal::KILL),

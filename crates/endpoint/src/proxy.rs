@@ -1,5 +1,5 @@
-//! Proxies between here and servers that speak HTTP, as the environment names them to other programs too: `HTTPS_PROXY`,
-//! `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
+//! Proxies to servers that speak HTTP, as the environment names them to other programs too:
+//! `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
 
 use std::{fmt, io, net::IpAddr, sync::Arc};
 
@@ -15,14 +15,14 @@ use tower_service::Service;
 
 use crate::{Error, ErrorKind, Result, config, dial::Dialler, line::Line};
 
-/// What a proxy's refusal says that wants to know who asks.
+/// Cause in the error if a proxy refuses a client that shows no login.
 pub(crate) const LOGIN_WANTED: &str = "it wants a user and a password";
 
-/// Which proxy leads where.
+/// Proxies by target.
 #[derive(Clone, Default)]
 pub(crate) struct Proxies(Option<Arc<Matcher>>);
 
-/// Nothing of it: addresses of proxies hold passwords.
+/// Hides everything: addresses of proxies hold passwords.
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
@@ -30,10 +30,11 @@ impl fmt::Debug for Proxies {
 }
 
 impl Proxies {
-    /// Those that the environment names.
+    /// Reads the proxies that the environment names.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no address of a proxy of a kind that is known; it is not shown.
+    /// [`ErrorKind::Invalid`] for an address that is no proxy of a known kind; the address is not
+    /// shown.
     pub(crate) fn of_environment() -> Result<Self> {
         Self::named(config::of_either_case)
     }
@@ -74,7 +75,8 @@ impl Proxies {
         self.0.is_some()
     }
 
-    /// The proxy on the way to `uri`. No other host leads to this one, nor to what is on this link alone.
+    /// Returns the proxy on the way to `uri`. None is used for this host, nor for hosts on this
+    /// link alone.
     fn before(&self, uri: &Uri) -> Option<Intercept> {
         let host = uri.host()?.trim_matches(['[', ']']);
         let is_here = match host.parse() {
@@ -85,13 +87,13 @@ impl Proxies {
         self.0.as_ref()?.intercept(uri).filter(|_| !is_here)
     }
 
-    /// What a request over plain HTTP tells the proxy that passes it on.
+    /// Returns the `Authorization` value for the proxy that passes on a request over plain HTTP.
     pub(crate) fn authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         let proxy = self.before(uri).filter(|proxy| is_plain(proxy, uri))?;
         proxy.basic_auth().cloned()
     }
 
-    /// The way to `uri` through a proxy; `None` where none leads there.
+    /// Connects to `uri` through a proxy; `None` if none leads there.
     ///
     /// # Errors
     /// The system's, and the proxy's refusal.
@@ -132,12 +134,13 @@ impl Proxies {
     }
 }
 
-/// Whether the proxy reads the requests and passes them on; else it passes on what it can't read.
+/// Returns whether the proxy reads the requests and passes them on; otherwise it forwards bytes
+/// that it can't read.
 fn is_plain(proxy: &Intercept, uri: &Uri) -> bool {
     proxy.uri().scheme_str() == Some("http") && uri.scheme_str() == Some("http")
 }
 
-/// The same address with the port that its scheme means.
+/// Returns the address with the port that its scheme implies.
 fn with_port(uri: &Uri) -> Uri {
     let (Some("http"), None, Some(host)) = (uri.scheme_str(), uri.port(), uri.host()) else {
         return uri.clone();
@@ -205,14 +208,14 @@ mod tests {
             assert!(!error.to_string().contains("hush"), "{error}");
         }
     }
-    /// What a proxy was asked while it ran.
+    /// Requests to a proxy while it ran.
     #[derive(Default)]
     struct Asked {
         heads: Arc<Mutex<Vec<String>>>,
         chores: JoinSet<()>,
     }
 
-    /// A proxy that answers each question so, and all questions put to it.
+    /// Starts a proxy that gives each question this answer. Returns all questions put to it.
     async fn proxy(answer: &'static str) -> (Dialler, String, Asked) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -227,7 +230,7 @@ mod tests {
                 let head = String::from_utf8(head).unwrap();
                 noted.lock().unwrap().push(head.to_ascii_lowercase());
                 stream.write_all(answer.as_bytes()).await.unwrap();
-                // Behind a tunnel is whoever sends back what comes.
+                // An echo server is behind a tunnel.
                 if let Ok(byte) = stream.read_u8().await {
                     stream.write_u8(byte).await.unwrap();
                 }

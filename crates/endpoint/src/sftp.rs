@@ -65,21 +65,21 @@ const FAILURE: u32 = 4;
 const BAD_MESSAGE: u32 = 5;
 const UNSUPPORTED: u32 = 8;
 
-/// Where to log in, and how.
+/// Host to log in to, and the means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// The user, when it is not what `ssh` would take.
+    /// The user, if not `ssh`'s default.
     pub user: Option<String>,
     /// The host, or its alias in `ssh_config`.
     pub host: String,
-    /// The port, when it is not what `ssh` would take.
+    /// The port, if not `ssh`'s default.
     pub port: Option<u16>,
     /// Options as in `ssh_config`, `Name=value`.
     pub options: Vec<String>,
 }
 
 impl Host {
-    /// `sftp://user@host:port`.
+    /// Returns `sftp://user@host:port`.
     fn show(&self) -> String {
         let user = self
             .user
@@ -133,7 +133,7 @@ fn parent_of(full: &[u8]) -> &[u8] {
     }
 }
 
-/// What it can do.
+/// Capabilities of SFTP.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,

@@ -1,8 +1,8 @@
 //! Web servers, to read from: `http://` and `https://`.
 //!
-//! Directories are what the server lists: nginx's index as JSON, or the links of a page. Every
-//! range is asked for with the condition that the file still is what it was, and what comes back is
-//! compared with it again, because not every server heeds conditions.
+//! Directories are the server's listings: nginx's index as JSON, or the links of a page. Every
+//! range is requested on condition that the file is unchanged. The answer is compared again,
+//! because not every server heeds conditions.
 
 mod html;
 mod index;
@@ -40,7 +40,7 @@ impl Site {
     }
 }
 
-/// What it can do, at servers that know ranges.
+/// Capabilities at servers that know ranges.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     ranges: true,

@@ -1,7 +1,6 @@
-//! How `ssh` is run, and what its complaints mean.
+//! Runs `ssh`, and interprets its error messages.
 //!
-//! `ssh` brings everything people have set up: `ssh_config`, keys, agent, `known_hosts`,
-//! `ProxyJump`.
+//! `ssh` brings people's whole setup: `ssh_config`, keys, agent, `known_hosts`, `ProxyJump`.
 
 use std::{
     process::Stdio,
@@ -18,23 +17,23 @@ use tokio::{
 
 use crate::{Error, ErrorKind, access::resolves, sftp::Host};
 
-/// How much of what `ssh` complains about is kept, in bytes.
+/// Longest kept error output of `ssh`, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 
-/// How long a complaint may come after the end of the output, in steps of 10 ms.
+/// Longest wait for an error message after the end of the output, in steps of 10 ms.
 const LATE_STEPS: u32 = 100;
 
-/// What OpenSSH proposes where nobody configured anything: from 6.7 on, and from 9.9 on.
+/// Ciphers that OpenSSH proposes by default: from 6.7 on, and from 9.9 on.
 const CIPHERS_USUAL: [&str; 2] = [
     "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,aes128-gcm@openssh.com,aes256-gcm@openssh.com",
     "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
 ];
 
-/// Longest to wait for what `ssh` is configured to do, which takes it milliseconds.
+/// Longest wait for the configuration of `ssh`, which takes it milliseconds.
 const CONFIGURED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The ciphers to propose to `host` instead of what `ssh` would: the same, those first that cost the
-/// least on this processor. `None` where they are configured, by whomever, or nothing is known.
+/// Returns the ciphers to propose to `host`: those of `ssh`, the cheapest on this processor first.
+/// Returns `None` if they are configured, by whomever, or nothing is known.
 pub(crate) async fn ciphers(host: &Host) -> Option<String> {
     if !has_aes() {
         return None;
@@ -43,8 +42,8 @@ pub(crate) async fn ciphers(host: &Host) -> Option<String> {
     aes_first(&found.ok()??)
 }
 
-/// Returns whether a host that `ssh` is to reach has an address, as far as can be told: what only a host on the way may know
-/// passes. Blocking.
+/// Returns whether a host that `ssh` is to reach has an address, as far as can be known: a name
+/// that only a host on the way may know passes. Blocking.
 pub(crate) fn knows(host: &Host) -> bool {
     let mut command = command(host).into_std();
     command.args(["-G", "--", &host.host]).stdin(Stdio::null());
@@ -94,7 +93,7 @@ async fn configured_ciphers(host: &Host) -> Option<String> {
     Some(ciphers.trim().to_owned())
 }
 
-/// AES in Galois/Counter mode before all else, where nobody chose another order.
+/// Puts AES in Galois/Counter mode first, if nobody chose another order.
 fn aes_first(ciphers: &str) -> Option<String> {
     if !CIPHERS_USUAL.contains(&ciphers) {
         return None;
@@ -105,7 +104,7 @@ fn aes_first(ciphers: &str) -> Option<String> {
     Some([first, rest].concat().join(","))
 }
 
-/// Whether the processor has instructions for AES: without them `ChaCha20` costs less.
+/// Returns whether the processor has instructions for AES: without them `ChaCha20` costs less.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -123,8 +122,8 @@ fn has_aes() -> bool {
     }
 }
 
-/// `ssh` with the options for `host`, all but where to log in and what to do there. It never asks
-/// for a password, and ends with its owner.
+/// Returns `ssh` with the options for `host`, without the login and the command. It never asks for
+/// a password, and ends with its owner.
 pub(crate) fn command(host: &Host) -> Command {
     let mut command = Command::new("ssh");
     command.args([
@@ -153,16 +152,17 @@ pub(crate) fn command(host: &Host) -> Command {
     command
 }
 
-/// A running `ssh`. It is ended and waited for when this is dropped: nothing of it is left behind, and
-/// nothing of it is heard any more.
+/// A running `ssh`. Dropping it ends the process and waits for it: nothing of it remains, and its
+/// output is discarded.
 pub(crate) struct Running(pub Child);
 
-/// How long to wait for one that was killed, in steps of a millisecond: the system needs a few, a busy one many.
+/// Longest wait for a killed process, in steps of a millisecond: the system needs a few, a busy one
+/// many.
 const END_STEPS: u32 = 5_000;
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Where it has ended by itself there is nothing to kill.
+        // A process that ended by itself can't be killed.
         let _ = self.0.start_kill();
         for _ in 0..END_STEPS {
             match self.0.try_wait() {
@@ -173,7 +173,7 @@ impl Drop for Running {
     }
 }
 
-/// What `ssh`, or what it runs, writes to standard error.
+/// Standard error of `ssh`, or of what it runs.
 pub(crate) struct Complaints {
     text: Arc<Mutex<String>>,
     collecting: AbortHandle,
@@ -190,7 +190,7 @@ impl Complaints {
         Self { text, collecting }
     }
 
-    /// All of them, where the output has ended.
+    /// Returns the whole text, once the output has ended.
     pub(crate) async fn all(&self) -> String {
         for _ in 0..LATE_STEPS {
             if self.collecting.is_finished() {
@@ -216,7 +216,7 @@ async fn collect(mut complaints: impl AsyncRead + Unpin, text: Arc<Mutex<String>
     }
 }
 
-/// The error that `ssh`'s last words mean.
+/// Returns the error that `ssh`'s last words mean.
 pub(crate) fn refused(fail: &impl Fn(ErrorKind) -> Error, complaint: &str) -> Error {
     let mut lines = complaint
         .lines()

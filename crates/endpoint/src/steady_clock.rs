@@ -1,4 +1,4 @@
-//! A wall clock that somebody may set wrong for a while.
+//! A wall clock that is robust against a wrong setting for a while.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,12 +7,12 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Most that the wall clock is set right at once. More is a mistake of somebody or something: taken, it would put deadlines into the
-/// past and end the time for which data is kept, for good.
+/// Largest correction of the wall clock that is followed. A larger one is a mistake: followed, it
+/// would put deadlines into the past and end the time for which data is kept, for good.
 const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// The wall clock as it was at the start, which goes on as fast as time passes. It follows small corrections, takes no large step and
-/// never runs backwards.
+/// A clock that starts at the wall clock and goes on as fast as time passes. It follows small
+/// corrections, ignores large steps and never runs backwards.
 #[derive(Debug)]
 pub struct SteadyClock {
     state: Mutex<State>,
@@ -23,16 +23,16 @@ struct State {
     /// Wall clock and time since the machine started, when they agreed last.
     agreed: Option<(Duration, Duration)>,
     latest: Duration,
-    /// A step that is not taken was told.
+    /// Set once an ignored step was reported.
     is_told: bool,
 }
 
-/// A step of the wall clock that is not taken.
+/// An ignored step of the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Ahead, or back.
     pub ahead: bool,
-    /// How far.
+    /// Size of the jump.
     pub by: Duration,
 }
 
@@ -43,7 +43,8 @@ impl State {
         is_told: false,
     };
 
-    /// The time, where the wall clock says `wall` since the epoch and the machine has run for `up`; and a step that was not told yet.
+    /// Returns the time, given the wall clock `wall` since the epoch and the machine's uptime `up`,
+    /// and a step that was not reported yet.
     fn read(&mut self, wall: Duration, up: Duration) -> (Duration, Option<Step>) {
         let (was, since) = *self.agreed.get_or_insert((wall, up));
         let expected = was + up.saturating_sub(since);
@@ -73,7 +74,7 @@ impl Default for SteadyClock {
 }
 
 impl SteadyClock {
-    /// One that has not been looked at.
+    /// Returns a clock that has not been read.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -81,13 +82,14 @@ impl SteadyClock {
         }
     }
 
-    /// Returns the time since the Unix epoch, not before any time given earlier, and once a step that is not taken.
+    /// Returns the time since the Unix epoch, never before a time returned earlier, and each
+    /// ignored step once.
     pub fn read(&self) -> (Duration, Option<Step>) {
         #[expect(clippy::disallowed_methods, reason = "this is the clock")]
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
-        // It goes on while the machine sleeps.
+        // `Boottime` goes on while the machine sleeps.
         let up = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or(Duration::ZERO);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.read(wall, up)

@@ -1,5 +1,5 @@
-//! HTTP as the stores that speak it need it: kept connections, bodies that stream either way,
-//! errors by what they mean.
+//! HTTP for the stores that speak it: kept connections, streamed bodies both ways, errors by their
+//! meaning.
 
 pub(crate) mod bearer;
 mod body;
@@ -48,15 +48,15 @@ use crate::{
     reach::{REFUSED, REFUSED_HINT, Reach},
 };
 
-/// Nothing moved for this long: the connection counts as dead.
+/// Time without progress after which a connection counts as dead.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// Idle connections are kept this long: servers on Node.js and Apache close them after five seconds
-/// by default, and what is sent just then is lost.
+/// Time for which idle connections are kept: servers on Node.js and Apache close them after five
+/// seconds by default, and a request sent just then is lost.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 
-/// Longest answer that is read whole, in bytes: a page of 5,000 names of 1 KiB each with what is
-/// said about them, and room.
+/// Longest answer that is read whole, in bytes: a page of 5,000 names of 1 KiB each with their
+/// attributes, and a margin.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// Longest refusal read, in bytes: the start of an error page says enough.
@@ -65,14 +65,14 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Bytes read from a connection at once: few wake-ups, and still in the cache when summed.
 const READ_BYTES: usize = 128 << 10;
 
-/// What a request is about, for errors.
+/// Description of a request, for errors.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
     /// A verb.
     pub operation: &'static str,
     /// An address without secrets.
     pub subject: String,
-    /// Where a fault would be.
+    /// Locus of a fault.
     pub locus: Locus,
 }
 
@@ -105,10 +105,10 @@ pub(crate) struct Web {
     dialler: Dialler,
 }
 
-/// The HTTP client that trusts the system's certificates and those of `ca_file`.
+/// Returns the HTTP client that trusts the system's certificates and those of `ca_file`.
 ///
 /// # Errors
-/// When no certificates can be had.
+/// Fails if no certificates can be had.
 pub(crate) fn client<B>(
     dialler: &Dialler,
     ca_file: Option<&Path>,
@@ -139,10 +139,10 @@ impl Web {
         Self::with(Dialler::new()?.reaching(reach), ca_file)
     }
 
-    /// The same with connections of this kind.
+    /// Returns a client whose connections the `dialler` makes.
     ///
     /// # Errors
-    /// When no certificates can be had.
+    /// Fails if no certificates can be had.
     pub(crate) fn with(dialler: Dialler, ca_file: Option<&Path>) -> Result<Self> {
         Ok(Self {
             client: client(&dialler, ca_file)?,
@@ -150,12 +150,12 @@ impl Web {
         })
     }
 
-    /// The way to the server and back, once something connected.
+    /// Returns the round-trip time to the server, once a connection was made.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.dialler.round_trip()
     }
 
-    /// Makes the request and returns the answer, whatever it says. The server may work for
+    /// Makes the request and returns the answer, whatever its status. The server may work for
     /// `patience` before it answers.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Web {
         patience: Duration,
     ) -> Result<Response<Incoming>> {
         if matches!(*request.method(), Method::PUT | Method::POST) {
-            // Hyper says nothing of a body that is empty, and servers refuse what has no length.
+            // Hyper omits the length of an empty body, and servers refuse a request without one.
             let len = HeaderValue::from(request.body().len());
             request.headers_mut().insert(header::CONTENT_LENGTH, len);
         }
@@ -178,8 +178,8 @@ impl Web {
         }
         let host = request.uri().authority().map(ToString::to_string);
         let host = host.unwrap_or_default();
-        // A server may close a kept connection just when it is used again: what does the same when
-        // it is done twice is asked once more (RFC 9110, section 9.2.2).
+        // A server may close a kept connection just when it is used again: a request that is
+        // harmless twice is made once more (RFC 9110, section 9.2.2).
         let again = repeated(&request);
         let mut asked = self.try_to_send(request, about, patience).await?;
         if let (Err(cause), Some(request)) = (&asked, again)
@@ -216,7 +216,8 @@ impl Web {
         })
     }
 
-    /// The inner error is the connection's, the outer one the source's or that of time.
+    /// Tries once to send. The inner error is the connection's, the outer one the source's or a
+    /// timeout.
     async fn try_to_send(
         &self,
         request: Request<Sent>,
@@ -243,7 +244,7 @@ impl Web {
     }
 }
 
-/// The same request again, where twice is as good as once: it only reads, or stores a body that is
+/// Copies the request if sending it twice is harmless: it only reads, or stores a body that is
 /// still there, whatever was there before. A second `DELETE` would find nothing and say so.
 fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     let is_idempotent = match request.method().as_str() {
@@ -263,7 +264,8 @@ fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     Some(again)
 }
 
-/// A response body as a stream; it ends with an error when nothing comes for too long.
+/// Returns a response body as a stream. The stream ends with an error when nothing arrives for too
+/// long.
 pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
     let frames = futures_util::stream::try_unfold(body, move |mut body| {
         let subject = subject.clone();
@@ -283,17 +285,17 @@ pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
     }))
 }
 
-/// What may come behind the bytes that are wanted of a body.
+/// Rule for bytes that follow the wanted ones of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// More, which is left unread.
+    /// Further bytes, which are left unread.
     Unread,
-    /// Nothing: the file ends here, and more of it is another file.
+    /// Nothing: the file ends here; more bytes mean another file.
     Nothing,
 }
 
-/// A body that is gathered in memory and was told to be as long as `entry` says, where that is of one version, and never longer than a
-/// file that is read whole. More is an error, and is not read.
+/// Gathers a body in memory. It must be as long as `entry` says, if that names a version, and no
+/// longer than a file that is read whole. More bytes are an error, and are not read.
 pub(crate) fn gathered(body: ByteStream, entry: &Entry, about: About) -> ByteStream {
     let most = match entry.version {
         Some(_) => entry.size,
@@ -311,7 +313,8 @@ pub(crate) fn gathered(body: ByteStream, entry: &Entry, about: About) -> ByteStr
     Box::pin(bounded)
 }
 
-/// `len` bytes of `body` behind the first `skipped`. Fewer are an error, and so are more where there is to be no rest.
+/// Returns `len` bytes of `body` behind the first `skipped`. Fewer are an error, and so are more if
+/// there is to be no rest.
 pub(crate) fn exactly(
     body: ByteStream,
     skipped: u64,
@@ -354,7 +357,7 @@ pub(crate) fn exactly(
     Box::pin(cut)
 }
 
-/// More came than the file was said to hold.
+/// Returns the error for more bytes than the file was reported to hold.
 fn longer(about: &About) -> Error {
     about
         .fail(ErrorKind::Changed)
@@ -371,14 +374,14 @@ pub(crate) async fn read_whole(body: Incoming, about: &About) -> Result<Bytes> {
     read.map_err(|cause| about.fail(ErrorKind::Unreachable).cause(cause))
 }
 
-/// Reads what a refusal says; nothing where even that fails.
+/// Reads the text of a refusal; nothing if even that fails.
 pub(crate) async fn read_refusal(body: Incoming) -> Bytes {
     read_up_to(body, REFUSAL_BYTES_MAX)
         .await
         .unwrap_or_default()
 }
 
-/// Reads the rest of an answer nobody wants, so that its connection can be used again.
+/// Reads the rest of an unwanted answer, so that its connection can be used again.
 pub(crate) async fn drain(body: Incoming) {
     let _ = read_up_to(body, REFUSAL_BYTES_MAX).await;
 }
@@ -397,7 +400,7 @@ async fn read_up_to(
     Ok(whole.freeze())
 }
 
-/// The last cause, which is the one people understand.
+/// Returns the last cause, which is the one people understand.
 #[must_use]
 pub fn deepest(error: &dyn StdError) -> String {
     let mut last = error;
@@ -417,7 +420,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks a server that closes the first connection once it has the question, and answers on the second.
+    /// Sends a request to a server that closes the first connection once it has the request, and
+    /// answers on the second.
     async fn ask(method: Method, condition: Option<&'static str>) -> (Result<()>, Vec<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/name", listener.local_addr().unwrap());
@@ -432,7 +436,7 @@ mod tests {
                         return questions;
                     }
                     question.extend(byte);
-                    // The head of what has a body ends before it.
+                    // The head of a request with a body ends before it.
                     if question.starts_with(b"PUT") && question.ends_with(b"\r\n\r\n") {
                         question.push(b'|');
                     }
@@ -474,7 +478,7 @@ mod tests {
         let about = About::writing("write", address.clone());
         let asked = web.send(request.body(body).unwrap(), &about, STALLED_AFTER);
         let outcome = asked.await.map(drop);
-        // Where it was asked once, this is what the server still waits for.
+        // If the request was made once, the server still waits for this.
         drop(std::net::TcpStream::connect(&address[7..address.len() - 5]));
         (outcome, server.join().unwrap())
     }

@@ -1,9 +1,9 @@
 //! WebDAV servers: `webdav://` and `webdavs://`.
 //!
-//! What is written gets its name when it is whole: it is put beside it under a hidden name, looked
-//! at, and moved. A file is one stream, since RFC 4918 has no way to write a range; a killed copy
-//! starts the file anew. Modification times are sent as nginx and ownCloud take them, but no server
-//! has to keep them.
+//! A file gets its name when it is whole: it is uploaded beside it under a hidden name, checked,
+//! and moved. A file is one stream, since RFC 4918 has no way to write a range; a killed copy
+//! starts the file anew. Modification times are sent as nginx and ownCloud accept them, but no
+//! server has to keep them.
 
 mod can;
 mod change;
@@ -40,7 +40,7 @@ pub(crate) use multistatus::try_listing;
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
-/// How long a server may copy or move among its own files before it answers.
+/// Longest time a server may copy or move among its own files before it answers.
 const SERVER_WORKS_FOR: Duration = Duration::from_secs(3600);
 
 /// Files below a path of a WebDAV server.
@@ -48,18 +48,19 @@ pub struct WebDav {
     shelf: Arc<Shelf>,
 }
 
-/// What listings and writers share.
+/// State that listings and writers share.
 struct Shelf {
     pages: Arc<Pages>,
     rules: DraftRules,
     user: Option<String>,
-    /// It sets a file's time from the request's `Date`.
+    /// Set once it is known whether the server is nginx, which sets a file's time from the
+    /// request's `Date`.
     is_nginx: OnceLock<bool>,
-    /// What was learnt of its clock.
+    /// Step of the server's clock, once learnt.
     step_ns: OnceCell<Option<u32>>,
-    /// What files arrived without.
+    /// Counts of what files arrived without.
     unkept: UnkeptCount,
-    /// It tells checksums of what it stores, as far as is known.
+    /// Set while the server is assumed to report checksums of stored files, as its last answer did.
     tells_sums: AtomicBool,
 }
 
@@ -94,7 +95,7 @@ impl Shelf {
         &self.pages.place
     }
 
-    /// A request about the absolute path `full`.
+    /// Returns a request about the absolute path `full`.
     fn call(&self, method: &'static str, full: &[u8], operation: &'static str) -> Call {
         let about = About::writing(operation, self.place().show_full(full));
         Call::new(method, target(full), about)
@@ -113,7 +114,7 @@ impl Shelf {
         Ok(there.is_some_and(|there| there.kind == Kind::Directory))
     }
 
-    /// The address of an absolute path, as other requests refer to it.
+    /// Returns the address of an absolute path, as other requests refer to it.
     fn address(&self, full: &[u8]) -> String {
         format!("{}{}", self.place().origin(), target(full))
     }
@@ -165,7 +166,7 @@ impl Shelf {
         }
     }
 
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and those above it. Returns whether it is new.
     async fn make_directory(&self, full: &[u8]) -> Result<bool> {
         let mut missing = vec![full.to_vec()];
         let mut made = false;
@@ -263,7 +264,7 @@ impl Endpoint for WebDav {
 
     fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async move {
-            // Nothing can be tried beside what the address itself names.
+            // Beside the address's own file nothing can be tried.
             if path.is_empty() {
                 return Ok(None);
             }

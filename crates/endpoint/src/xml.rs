@@ -5,12 +5,12 @@ use quick_xml::{Reader, escape::resolve_predefined_entity, events::Event};
 
 /// An element that just ended.
 pub(crate) struct Ended<'a> {
-    /// The element it is in; empty for the outermost, and for one nobody knows.
+    /// Name of the enclosing element; empty for the outermost, and for unknown ones.
     pub above: &'static str,
     pub name: &'static str,
     /// The text in it.
     pub text: &'a mut String,
-    /// It has the attribute `Encoded="true"`.
+    /// Presence of the attribute `Encoded="true"`.
     pub encoded: bool,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Ended<'a> {
 /// document they stand in, and nothing for others.
 ///
 /// # Errors
-/// What is wrong with the document, or `visit`'s own.
+/// The fault in the document, or `visit`'s own error.
 pub(crate) fn walk(
     body: &[u8],
     known: fn(&str) -> &'static str,

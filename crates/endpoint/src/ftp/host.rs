@@ -1,4 +1,4 @@
-//! A server: where it is, how connections to it are protected, and what it turned out to do.
+//! A server: its address, the protection of connections to it, and its observed behaviour.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 /// Longest to wait for an answer.
 pub(super) const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// When a connection is protected.
+/// Protection of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
     /// Never.
@@ -39,13 +39,13 @@ pub(super) enum Security {
     Implicit,
 }
 
-/// Where to log in, and as whom.
+/// Host to log in to, and the user.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) scheme: &'static str,
     pub(super) name: String,
     pub(super) port: u16,
-    /// Whether people wrote the port.
+    /// Set if people wrote the port.
     pub(super) shows_port: bool,
     pub(super) security: Security,
     pub(super) tls: Option<Arc<ClientConfig>>,
@@ -56,17 +56,17 @@ pub(super) struct Host {
     pub(super) reach: Reach,
 }
 
-/// What a server turned out to do, in whichever session.
+/// Behaviour of a server, as any session learnt it.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// It loses commands that come before its answer to the last one.
+    /// Set if the server loses commands that come before its answer to the last one.
     pub(super) is_lockstep: AtomicBool,
-    /// It has listened when told EPSV.
+    /// Set if the server has listened after EPSV.
     pub(super) knows_epsv: AtomicBool,
 }
 
 impl Host {
-    /// `ftp://host:port`.
+    /// Returns `ftp://host:port`.
     pub(super) fn show(&self) -> String {
         let name = if self.name.contains(':') {
             format!("[{}]", self.name)
@@ -132,9 +132,9 @@ impl Host {
         Ok(stream)
     }
 
-    /// Protects a connection. A session's data connections resume the TLS session of its own control
-    /// connection, which servers insist on: `config` is the session's. That takes TLS 1.2: tickets of
-    /// 1.3 serve once, and servers hand out fewer than there are files.
+    /// Protects a connection. A session's data connections resume the TLS session of its own
+    /// control connection, which servers insist on: `config` is the session's. That takes TLS 1.2:
+    /// tickets of 1.3 serve once, and servers hand out fewer than there are files.
     pub(super) async fn protect(
         &self,
         stream: Box<dyn Wire>,

@@ -1,4 +1,4 @@
-//! Listings: taken in whole before they are told, so that no session waits for who reads them.
+//! Listings: read to the end before they are handed out, so that no session waits for their reader.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Entries of one page.
 const PAGE_ENTRIES: usize = 512;
 
-/// Nothing came for so long: the connection is dead.
+/// Time without progress after which a connection counts as dead.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// A directory's entries, as lines.
@@ -74,7 +74,7 @@ impl FtpListing {
             .at(Locus::Source)
     }
 
-    /// The next line without its end; `None` after the last.
+    /// Returns the next line without its end; `None` after the last.
     async fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.lines).take(LINE_BYTES_MAX);
@@ -109,7 +109,7 @@ impl FtpListing {
                 continue;
             }
             if entry.kind == Kind::File && !told.has_size {
-                // What can't be looked at is listed: whoever reads it will be told why.
+                // List what can't be looked at: its reader gets the reason.
                 let found = self.remote.stat(&join(&self.full, &entry.name)).await;
                 entry.size = found.map_or(0, |found| found.map_or(0, |found| found.size));
             }
@@ -126,8 +126,8 @@ impl FtpListing {
     }
 }
 
-/// The directory itself and the one above it, which some servers name in full. Whoever copies what else has a slash in its name says
-/// that it is left out.
+/// Returns whether an entry is the directory itself or the one above it, which some servers name in
+/// full. Other names with a slash are reported as left out by the copy.
 fn is_above(entry: &Entry, full: &[u8]) -> bool {
     let is_named =
         matches!(&*entry.name, b"." | b"..") || [full, parent_of(full)].contains(&&*entry.name);
@@ -170,7 +170,7 @@ async fn take_in(mut data: Box<dyn Wire>) -> io::Result<Box<dyn AsyncBufRead + S
     }
 }
 
-/// A temporary file without a name: it is gone with whoever holds it.
+/// Returns a temporary file without a name: it disappears with its holder.
 async fn unnamed_file() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut lot = [0; 16];

@@ -14,13 +14,13 @@ use crate::{
     limits::{Gate, Pass},
 };
 
-/// Sessions where the profile says nothing: servers often allow ten to an address.
+/// Sessions if the profile sets none: servers often allow ten to an address.
 pub(super) const SESSIONS_USUAL: usize = 8;
 
-/// Most sessions whatever the profile says.
+/// Most sessions, whatever the profile says.
 pub(super) const SESSIONS_MAX: usize = 64;
 
-/// A session that was idle for longer is asked whether it still lives.
+/// Idle time after which a session is checked before use.
 const ASKED_AFTER: Duration = Duration::from_secs(10);
 
 /// The sessions with a server.
@@ -40,7 +40,7 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    /// A pool whose first session is there.
+    /// Returns a pool that has its first session.
     pub(super) fn new(host: Arc<Host>, first: Session, sessions_max: usize) -> Arc<Self> {
         Arc::new(Self {
             host,
@@ -54,7 +54,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session of one's own; waits for one where the server or the profile allows no more.
+    /// Leases a session; waits for one if the server or the profile allows no more.
     pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease> {
         loop {
             let pass = self.gate.pass().await;
@@ -65,7 +65,7 @@ impl Pool {
                         self.open.fetch_add(1, Relaxed);
                         session
                     }
-                    // Those credentials were good before: it is one session too many.
+                    // Those credentials were good before: this is one session too many.
                     Err(error)
                         if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Unauthenticated)
                             && self.open.load(Relaxed) > 0 =>
@@ -103,7 +103,7 @@ impl Pool {
 }
 
 impl Lease {
-    /// The session.
+    /// Returns the session.
     pub(super) fn session(&mut self) -> Result<&mut Session> {
         let gone = || Error::new(ErrorKind::Other, "use", "a session that has ended");
         self.session.as_mut().ok_or_else(gone)

@@ -24,36 +24,36 @@ use crate::{
 /// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
-/// What sets a mode.
+/// Command that sets a mode.
 const CHMOD: &str = "SITE CHMOD";
 
 /// A path on a server.
 pub(super) struct Remote {
     pub(super) host: Arc<Host>,
-    /// Without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the login
-    /// directory.
+    /// Root without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the
+    /// login directory.
     pub(super) root: Vec<u8>,
     pub(super) rules: DraftRules,
     pub(super) pool: Arc<Pool>,
     pub(super) features: Features,
     pub(super) round_trip: Duration,
-    /// It reads ranges as it says it does.
+    /// Set while the server reads ranges as it announces.
     pub(super) reads_ranges: AtomicBool,
-    /// It sets permission bits.
+    /// Set while the server is assumed to set permission bits.
     pub(super) sets_modes: AtomicBool,
-    /// It sets times.
+    /// Set while the server is assumed to set times.
     pub(super) sets_times: AtomicBool,
-    /// It did so.
+    /// Set once the server has set a time.
     pub(super) has_set_times: AtomicBool,
-    /// It sets times and modes of directories.
+    /// Set while the server is assumed to set times and modes of directories.
     pub(super) dresses_folders: AtomicBool,
-    /// It was seen to begin in the middle of a file.
+    /// Set once the server was seen to begin in the middle of a file.
     pub(super) is_restart_proven: AtomicBool,
-    /// What files arrived without, because the server refuses it though it says that it can.
+    /// Counts of what files arrived without, because the server refuses what it announces.
     pub(super) unkept: UnkeptCount,
 }
 
-/// The root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
+/// Returns the root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
 pub(super) fn root_of(path: &[u8]) -> Vec<u8> {
     match path.strip_prefix(b"/~") {
         Some(b"") => b".".to_vec(),
@@ -71,7 +71,7 @@ pub(super) fn parent_of(full: &[u8]) -> &[u8] {
 }
 
 impl Remote {
-    /// The path as the server is told it.
+    /// Returns the path as the server gets it.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for names FTP has no way to say.
@@ -110,7 +110,7 @@ impl Remote {
         format!("{}{text}", self.host.show())
     }
 
-    /// Where the writer with this word writes what becomes `full`.
+    /// Returns the path at which the writer with this word writes the future `full`.
     pub(super) fn partial(&self, full: &[u8], word: &str) -> Vec<u8> {
         beside(full, &partial_name(base_name(full), word))
     }
@@ -119,7 +119,7 @@ impl Remote {
         self.pool.lease().await
     }
 
-    /// An error for an answer that is a refusal.
+    /// Returns the error for an answer that is a refusal.
     pub(super) fn refused(
         &self,
         reply: &Reply,
@@ -136,7 +136,7 @@ impl Remote {
         lease.session()?.ask(&line(command, full)).await
     }
 
-    /// What lies at a path; links are followed, by the server.
+    /// Returns the entry at a path; the server follows links.
     pub(super) async fn stat(&self, full: &[u8]) -> Result<Option<Entry>> {
         let mut lease = self.lease().await?;
         self.stat_with(&mut lease, full).await
@@ -163,7 +163,7 @@ impl Remote {
         Ok(Some(Entry { size, ..entry }))
     }
 
-    /// What the answer to MLST tells.
+    /// Returns the facts in the answer to MLST.
     pub(super) fn found(&self, reply: &Reply, full: &[u8]) -> Result<Option<Told>> {
         if reply.is_missing() {
             return Ok(None);
@@ -183,7 +183,7 @@ impl Remote {
         Ok(Some(told))
     }
 
-    /// Gives a directory its time and mode, where the server does that: some only know files.
+    /// Gives a directory its time and mode, if the server does that: some only know files.
     pub(super) async fn dress_folder(
         &self,
         full: &[u8],
@@ -204,7 +204,7 @@ impl Remote {
         let last = replies
             .last()
             .filter(|last| is_timed && last.is_final_refusal());
-        // Where files get their times, those of directories are no loss that anybody counts.
+        // If files get their times, those of directories are no loss that anybody counts.
         if let Some(last) = last.filter(|_| self.has_set_times.load(Relaxed)) {
             self.dresses_folders.fetch_and(!last.is_unknown(), Relaxed);
             commands.pop();
@@ -213,7 +213,8 @@ impl Remote {
         self.dressed(full, &commands, &replies)
     }
 
-    /// What gives a path its time and mode. The mode first: a server may count it as a change.
+    /// Returns the commands that give a path its time and mode. The mode comes first: a server may
+    /// count it as a change.
     fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
         let (modes, times) = (self.sets_modes.load(Relaxed), self.sets_times.load(Relaxed));
         self.note(Unkept {
@@ -228,8 +229,9 @@ impl Remote {
         commands.map(|command| line(&command, full)).collect()
     }
 
-    /// Whether those commands did what they should. What a server refuses for good is not kept, as the bytes are worth more; a
-    /// command that it does not know is not given again.
+    /// Checks whether those commands did what they should. An attribute refused for good is
+    /// dropped, as the bytes are worth more. A command that the server does not know is not given
+    /// again.
     fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
         for (command, reply) in commands.iter().zip(replies) {
             if reply.is_final_refusal() {
@@ -238,7 +240,7 @@ impl Remote {
                     true => &self.sets_modes,
                     false => &self.sets_times,
                 };
-                // One that is refused says nothing of the others.
+                // One refusal says nothing about the others.
                 if reply.is_unknown() {
                     kept.store(false, Relaxed);
                 }
@@ -257,7 +259,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Counts what something arrived without.
+    /// Counts the attributes that an entry arrived without.
     fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
@@ -273,8 +275,8 @@ impl Remote {
             .at(Locus::Destination))
     }
 
-    /// Gives a file that is all there its time, its mode and its name. All but the name is asked for
-    /// at once: a hidden file that turns out to be wrong may as well have them.
+    /// Gives a complete file its time, its mode and its name. All but the name is asked for at
+    /// once: a hidden file that turns out to be wrong may as well have them.
     pub(super) async fn publish(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
         let Err(error) = self.try_publish(partial, full, spec).await else {
             return Ok(());
@@ -291,7 +293,8 @@ impl Remote {
         }
     }
 
-    /// Whether what was under the hidden name, which nobody else knows, has its own now.
+    /// Returns whether the file under the hidden name, which nobody else knows, has its own name
+    /// now.
     async fn has_moved(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<bool> {
         let mut lease = self.lease().await?;
         Ok(self.stat_with(&mut lease, partial).await?.is_none()
@@ -330,7 +333,8 @@ impl Remote {
         self.rename(lease, from, (partial, full), &ours).await
     }
 
-    /// Counts what the server said that it set and did not, as far as it tells.
+    /// Counts the attributes that the server claims to have set and did not, as far as it reports
+    /// them.
     fn count_unkept(&self, there: &Entry, spec: &FileSpec, dressed: &[Reply]) {
         if dressed.iter().all(Reply::is_done) {
             let modes = self.sets_modes.load(Relaxed)
@@ -345,14 +349,14 @@ impl Remote {
         }
     }
 
-    /// Whether a file is at its place with the size and the time that it was given.
+    /// Returns whether a file is at its place with the size and the time that it was given.
     async fn has_arrived(&self, lease: &mut Lease, full: &[u8], spec: &FileSpec) -> Result<bool> {
         let Some(there) = self.stat_with(lease, full).await? else {
             return Ok(false);
         };
         let secs = |time: Option<FileTime>| time.map(|time| time.secs);
         let is_size = there.kind == Kind::File && there.size == spec.size;
-        // The time alone tells it from another one of that size.
+        // The time alone distinguishes it from another file of that size.
         Ok(is_size && spec.mtime.is_some() && secs(there.mtime) == secs(spec.mtime))
     }
 
@@ -398,7 +402,8 @@ impl Remote {
         }
     }
 
-    /// Renames where a server never renames over what is there. That is kept until it is replaced.
+    /// Renames if a server never renames over an existing file. That file is kept until it is
+    /// replaced.
     async fn replace(
         &self,
         lease: &mut Lease,
@@ -414,7 +419,7 @@ impl Remote {
         let look = lease.session()?.ask(&line("MLST", to)).await?;
         let error = match renamed.is_done() {
             true if self.found(&look, to)?.is_some_and(|told| told.is(ours)) => {
-                // It is hidden, and whole elsewhere.
+                // The file is hidden, and whole elsewhere.
                 let _ = lease.session()?.ask(&line("DELE", &aside)).await;
                 return Ok(());
             }
@@ -442,7 +447,7 @@ impl Remote {
         lease.session()?.ask(&line("RNTO", to)).await
     }
 
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and those above it. Returns whether it is new.
     pub(super) async fn make_directory(&self, full: &[u8]) -> Result<bool> {
         let mut lease = self.lease().await?;
         let mut missing = vec![full.to_vec()];
@@ -493,7 +498,7 @@ impl Remote {
     }
 }
 
-/// `COMMAND path`.
+/// Returns `COMMAND path`.
 pub(super) fn line(command: &str, full: &[u8]) -> Vec<u8> {
     [command.as_bytes(), b" ", full].concat()
 }

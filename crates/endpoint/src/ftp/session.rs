@@ -1,4 +1,4 @@
-//! One control connection, and the data connections it opens.
+//! A control connection, and the data connections it opens.
 
 use std::{
     collections::VecDeque,
@@ -26,7 +26,7 @@ use crate::{Error, ErrorKind, Locus, Result, clock};
 /// server that loses a command says nothing.
 const SECOND_WITHIN: Duration = Duration::from_secs(3);
 
-/// Longest to wait until a server has put away what it got.
+/// Longest wait until a server has stored its input.
 const STORED_WITHIN: Duration = Duration::from_secs(600);
 
 /// TLS sessions remembered for one login: servers give two with each connection.
@@ -45,7 +45,7 @@ pub(super) struct Session {
     awaited: VecDeque<Vec<u8>>,
     /// The server hangs up.
     is_over: bool,
-    /// When it was last used.
+    /// Time of its last use.
     pub(super) used: Instant,
     knows_epsv: bool,
 }
@@ -59,7 +59,8 @@ impl Session {
     pub(super) async fn open(host: Arc<Host>) -> Result<Self> {
         match Self::try_open(Arc::clone(&host)).await? {
             Some(session) => Ok(session),
-            // Its answer may yet come and must not be taken for another: a connection of its own.
+            // Its answer may still arrive and must not count as another's: use a connection of its
+            // own.
             None => Self::try_open(Arc::clone(&host)).await?.ok_or_else(|| {
                 let error = host.fail(ErrorKind::TimedOut, "log in at");
                 error.cause("no answer")
@@ -67,7 +68,7 @@ impl Session {
         }
     }
 
-    /// `None` where the server turned out to lose commands that are sent ahead.
+    /// Opens a session; `None` if the server turned out to lose commands that are sent ahead.
     async fn try_open(host: Arc<Host>) -> Result<Option<Self>> {
         let found = lookup_host((host.name.as_str(), host.port)).await;
         let found = found.map_err(|cause| host.broken("connect to", cause))?;
@@ -114,7 +115,7 @@ impl Session {
                 .cause(format!("the server refuses TLS: \"{}\"", reply.text()))
                 .hint("without it, passwords and files go in the clear: ftp://"));
         }
-        // What came before the handshake is not protected and must not be believed.
+        // Bytes from before the handshake are not protected and must not be believed.
         let wire = self
             .host
             .protect(self.wire.into_inner(), self.tls.as_ref())
@@ -123,7 +124,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Says whether the server answered all it was asked.
+    /// Logs in. Returns whether the server answered every command.
     async fn log_in(&mut self) -> Result<bool> {
         let host = Arc::clone(&self.host);
         let mut reply = self.ask(format!("USER {}", host.user).as_bytes()).await?;
@@ -172,7 +173,7 @@ impl Session {
         Err(reply.refusal(operation, self.host.show(), Locus::Network))
     }
 
-    /// Whether another command may follow.
+    /// Returns whether another command may follow.
     pub(super) fn is_clean(&self) -> bool {
         self.awaited.is_empty() && !self.is_over
     }
@@ -183,8 +184,7 @@ impl Session {
         self.answer(ANSWERED_WITHIN).await
     }
 
-    /// Sends commands, each of which may be carried out whatever became of those before, and reads the
-    /// answers: at once, where the server takes that.
+    /// Sends independent commands and reads the answers: all at once, if the server accepts that.
     pub(super) async fn ask_all(&mut self, commands: &[Vec<u8>]) -> Result<Vec<Reply>> {
         let mut replies = Vec::with_capacity(commands.len());
         if self.is_lockstep() {
@@ -201,7 +201,7 @@ impl Session {
         Ok(replies)
     }
 
-    /// Whether a command must wait for the answer to the last one.
+    /// Returns whether a command must wait for the answer to the last one.
     pub(super) fn is_lockstep(&self) -> bool {
         self.host.ways.is_lockstep.load(Relaxed)
     }
@@ -231,7 +231,7 @@ impl Session {
             .map_err(|cause| self.host.broken("ask", cause))
     }
 
-    /// The next answer.
+    /// Reads the next answer.
     async fn answer(&mut self, within: Duration) -> Result<Reply> {
         let read = timeout(within, self.read_reply()).await;
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
@@ -280,8 +280,8 @@ impl Session {
         }
     }
 
-    /// Begins to move data: `before` is what must come right before `command` (REST, RANG).
-    /// `None` with the refusal where the server takes one of them not.
+    /// Begins a data transfer: `before` must come right before `command` (REST, RANG). Returns
+    /// `None` with the refusal if the server refuses one of them.
     pub(super) async fn transfer(
         &mut self,
         before: Option<&[u8]>,
@@ -323,7 +323,7 @@ impl Session {
         Ok(begun(reply, data))
     }
 
-    /// Tells a server that has listened before to listen, and at once what for.
+    /// Asks a server that has listened before to listen, and sends the command at once.
     async fn connect_ahead(&mut self, command: &[u8]) -> Result<Result<TcpStream, Reply>> {
         self.tell(&[b"EPSV", command]).await?;
         let listens = self.answer(ANSWERED_WITHIN).await?;
@@ -333,7 +333,7 @@ impl Session {
         }
         let port = extended_port(&listens.text()).ok_or_else(|| self.no_port(&listens))?;
         let connected = self.connect(port).await;
-        // Who refuses the command no longer listens: then its answer tells more.
+        // A server that refuses the command no longer listens: then its answer tells more.
         let reply = self.answer(ANSWERED_WITHIN).await?;
         match connected {
             Ok(data) => Ok(begun(reply, data)),
@@ -347,8 +347,8 @@ impl Session {
         self.host.connect(vec![address]).await
     }
 
-    /// Has the server listen; its port. The address is the one we are connected to, whatever it
-    /// says: behind NAT it doesn't know better, and others' addresses are an attack.
+    /// Makes the server listen, and returns its port. The address is the one we are connected to,
+    /// whatever it says: behind NAT it doesn't know better, and others' addresses are an attack.
     async fn passive(&mut self) -> Result<Result<u16, Reply>> {
         if self.knows_epsv {
             let reply = self.ask(b"EPSV").await?;
@@ -374,23 +374,23 @@ impl Session {
         error.cause(format!("the server names no port: \"{}\"", reply.text()))
     }
 
-    /// The answer to what was told.
+    /// Returns the answer to the last command.
     pub(super) async fn told(&mut self) -> Result<Reply> {
         self.answer(ANSWERED_WITHIN).await
     }
 
-    /// The answer at the end of a transfer.
+    /// Reads the answer at the end of a transfer.
     pub(super) async fn ended(&mut self) -> Result<Reply> {
         self.answer(STORED_WITHIN).await
     }
 
-    /// After a data connection was closed early: whatever the server says of it.
+    /// Reads the server's answers after a data connection was closed early.
     pub(super) async fn settle(&mut self, within: Duration) -> Option<Reply> {
         self.answer(within).await.ok()
     }
 }
 
-/// The data connection, where the server goes on.
+/// Returns the data connection, if the server goes on.
 fn begun(reply: Reply, data: TcpStream) -> Result<TcpStream, Reply> {
     match reply.code / 100 {
         1 => Ok(data),
@@ -398,7 +398,7 @@ fn begun(reply: Reply, data: TcpStream) -> Result<TcpStream, Reply> {
     }
 }
 
-/// The port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
+/// Returns the port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
 fn extended_port(text: &str) -> Option<u16> {
     let (_, inner) = text.rsplit_once('(')?;
     let inner = inner.split(')').next()?;
@@ -407,7 +407,8 @@ fn extended_port(text: &str) -> Option<u16> {
     fields.nth(3)?.parse().ok().filter(|&port| port > 0)
 }
 
-/// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`; some servers leave out the brackets.
+/// Returns the port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`; some servers leave out the
+/// brackets.
 fn passive_port(text: &str) -> Option<u16> {
     let start = text.find(|c: char| c.is_ascii_digit())?;
     let numbers: Vec<u8> = text[start..]
@@ -445,7 +446,7 @@ pub(crate) fn try_lines(data: &[u8]) {
     }
 }
 
-/// What a command is about, where that is no secret.
+/// Returns the argument of a command, if it is no secret.
 fn argument_of(command: &[u8]) -> &[u8] {
     if [&b"PASS"[..], b"ACCT"]
         .iter()

@@ -25,10 +25,10 @@ use crate::{
     endpoint::{Boxed, ByteStream, Entry, Reader},
 };
 
-/// Nothing moved for so long: the connection is dead.
+/// Time without progress after which a connection counts as dead.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// Longest to wait for what a server says of a transfer that was ended early.
+/// Longest wait for a server's answer about a transfer that was ended early.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Bytes read at once.
@@ -41,13 +41,13 @@ pub(super) struct Download {
     data: Option<Box<dyn Wire>>,
     full: Vec<u8>,
     left: u64,
-    /// The server sends no more than what was asked for.
+    /// Set if the server sends no more than was asked for.
     is_exact: bool,
-    /// The server was not told where to end: with its last byte the file ends.
+    /// Set if the server got no end to the range: the file ends with its last byte.
     is_to_end: bool,
-    /// It was told to begin inside of the file.
+    /// Set if the server got a start inside the file.
     is_restarted: bool,
-    /// When all is here, ask how the file looks.
+    /// Set if the file's attributes are asked for at the end.
     looks: bool,
     looked: Option<Reply>,
 }
@@ -58,12 +58,12 @@ impl Download {
         self.looks = self.is_exact;
     }
 
-    /// The answer to that, where it was asked.
+    /// Returns the answer about the attributes, if they were asked for.
     pub(super) fn looked(self) -> Option<Reply> {
         self.looked
     }
 
-    /// The next bytes; `None` when all of them came.
+    /// Returns the next bytes; `None` once all have arrived.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         let Some(data) = &mut self.data else {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Download {
         let wanted = usize::try_from(self.left).unwrap_or(usize::MAX);
         let wanted = wanted.min(PIECE_BYTES);
         let mut piece = BytesMut::with_capacity(wanted);
-        // Large pieces, so that whoever takes them is called seldom.
+        // Large pieces, so that their reader is called seldom.
         while piece.len() < wanted {
             let mut room = {
                 let left = wanted - piece.len();
@@ -99,7 +99,8 @@ impl Download {
         self.remote.show_full(&self.full)
     }
 
-    /// All is here: hears the server out, so that the session can be used again.
+    /// Reads the server's last answer after all bytes arrived, so that the session can be used
+    /// again.
     async fn finish(&mut self) -> Result<()> {
         let Some(mut data) = self.data.take() else {
             return Ok(());
@@ -144,7 +145,7 @@ impl Download {
         Ok(())
     }
 
-    /// Why a transfer ended before its bytes were there.
+    /// Returns why a transfer ended before its bytes were there.
     async fn ended_early(&mut self) -> Error {
         self.data = None;
         let left = self.left;
@@ -199,8 +200,8 @@ impl Remote {
         })))
     }
 
-    /// Begins to read a range, which is not empty. A server that begins elsewhere than it was told to
-    /// is found out by what comes after the last byte.
+    /// Begins to read a non-empty range. The bytes after the last one reveal a server that begins
+    /// elsewhere.
     pub(super) async fn download(
         self: &Arc<Self>,
         full: Vec<u8>,
@@ -244,7 +245,7 @@ impl Remote {
             && !reply.is_missing()
         {
             is_ranged = false;
-            // It says that it can and doesn't: from there to wherever.
+            // The server announces the command but refuses it: read to the end instead.
             self.reads_ranges.store(false, Relaxed);
             is_exact = false;
             let asked = (range.start > 0).then_some(to_end.as_bytes());
@@ -279,8 +280,8 @@ impl Remote {
         Ok(summer.sum())
     }
 
-    /// Writes a body into the file at `full`, from `start` on: over what is there, or anew from 0.
-    /// Returns its checksum and how many bytes it had.
+    /// Writes a body into the file at `full`, from `start` on: over the present content, or anew
+    /// from 0. Returns its checksum and its length.
     pub(super) async fn write(
         &self,
         full: &[u8],
@@ -325,7 +326,7 @@ impl Remote {
         Ok((summer.sum(), sent))
     }
 
-    /// Why a server no longer takes what it is sent: it may have said so.
+    /// Returns why a server no longer accepts data: it may have said so.
     async fn cut_off(
         &self,
         mut lease: Lease,
@@ -392,7 +393,7 @@ impl Reader for FtpReader {
     }
 }
 
-/// Whether nothing happened to a file, as far as a server tells.
+/// Returns whether nothing happened to a file, as far as a server reports.
 pub(super) fn is_same(now: &Entry, before: &Entry) -> bool {
     (now.kind, now.size, now.mtime) == (before.kind, before.size, before.mtime)
 }

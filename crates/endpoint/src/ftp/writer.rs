@@ -15,7 +15,7 @@ use crate::{
     ledger::{Claim, Head, Kept, Ledger},
 };
 
-/// Bytes of a segment, and so what a crash loses.
+/// Bytes of a segment, and so the loss in a crash.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
 /// A large file being written to a server.
@@ -26,7 +26,7 @@ pub(super) struct FtpWriter {
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,
     segment_size: u64,
-    /// None where another process has it: this copy can't be continued then.
+    /// Ledger of the copy. `None` if another process has it: this copy can't be continued then.
     ledger: Mutex<Option<Ledger>>,
 }
 
@@ -46,7 +46,7 @@ fn unnoted(path: &std::path::Path, cause: std::io::Error) -> Error {
     Error::io("note an unfinished copy in", path.to_string_lossy(), cause)
 }
 
-/// Takes over what another machine noted.
+/// Adopts the note of another machine.
 pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -> Result<()> {
     let path = ledger_path(remote, full, spec);
     Ledger::adopt(&path, &spec.identity(), note).map_err(|cause| unnoted(&path, cause))
@@ -79,7 +79,7 @@ impl FtpWriter {
         let partial = remote.partial(&full, &head.token);
         let kept = still_held(&remote, &partial, spec.size, noted).await?;
         if kept.is_empty() {
-            // The first segment makes it anew; what is left of another copy must not count.
+            // The first segment makes the file anew; a remainder of another copy must not count.
             remote.remove(&partial).await?;
         }
         let ledger = claim.map(|claim| claim.start(&head, &kept));
@@ -160,8 +160,8 @@ impl FtpWriter {
     }
 }
 
-/// The noted segments from the first on that the server's file holds, read back: the note alone may
-/// be of a file that was lost.
+/// Returns the noted segments from the first on that the server's file holds, read back: the note
+/// alone may be of a file that was lost.
 async fn still_held(
     remote: &Arc<Remote>,
     partial: &[u8],

@@ -10,20 +10,20 @@ use super::{
 use crate::{Result, clock};
 use tokio::net::TcpStream;
 
-/// Connections that carry one stream over one segment, at most. So many at 60 ms and 0.1 % loss give CUBIC some 120
-/// Mbit/s; what needs more of them needs another congestion control.
+/// Most connections that carry one stream over one segment. So many at 60 ms and 0.1 % loss give
+/// CUBIC some 120 Mbit/s; a stream that needs more of them needs another congestion control.
 pub const CONNECTIONS_MAX: u8 = 16;
 /// The header that says how many may, in question and answer.
 pub const CONNECTIONS_HEADER: &str = "Posthaste-Connections";
 /// The header of the answer with the name under which others join.
 pub(crate) const BRAID_HEADER: &str = "Posthaste-Braid";
 
-/// What a gateway calls a stream that several connections carry: random, so that nobody guesses it.
+/// A gateway's name for a stream that several connections carry: random, so that nobody guesses it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BraidId([u8; 16]);
 
 impl BraidId {
-    /// A name of these bytes, which must be random.
+    /// Returns a name of these bytes, which must be random.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -42,7 +42,7 @@ impl fmt::Debug for BraidId {
     }
 }
 
-/// It is no name of a braid: 32 hexadecimal digits in lower case.
+/// The text names no braid: 32 hexadecimal digits in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoBraid;
 
@@ -59,7 +59,7 @@ impl FromStr for BraidId {
     }
 }
 
-/// What a gateway says of a stream that several connections may carry.
+/// A gateway's facts about a stream that several connections may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Braid {
     /// Its name.
@@ -69,7 +69,7 @@ pub struct Braid {
 }
 
 impl Braid {
-    /// The headers of an answer that offer it.
+    /// Returns the headers of an answer that offer the braid.
     #[must_use]
     pub fn headers(&self) -> String {
         format!(
@@ -78,7 +78,7 @@ impl Braid {
         )
     }
 
-    /// What the headers of an answer offer.
+    /// Reads the braid that the headers of an answer offer.
     pub(super) fn of(headers: &[httparse::Header<'_>]) -> Option<Self> {
         let value = |name: &str| {
             let mut all = headers.iter();
@@ -93,11 +93,11 @@ impl Braid {
     }
 }
 
-/// Opens the connection of this number, from 1 on, of a braid: to the machine at the other end of the first. What
-/// came behind the answer is the second.
+/// Opens the connection of this number, from 1 on, of a braid: to the machine at the other end of
+/// the first. Also returns the bytes behind the answer.
 ///
 /// # Errors
-/// Those of [`connect`], and what the gateway refuses.
+/// The errors of [`connect`], and the gateway's refusal.
 pub async fn join(
     hop: &Hop,
     address: IpAddr,

@@ -24,31 +24,33 @@ use crate::{Error, ErrorKind, Locus, Result, clock};
 
 /// Longest head of a request or an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// One address gets this long to answer, and so does the resolver.
+/// Timeout of a connection to one address, and of the resolver.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// A gateway gets this long to reach what it was asked for, which may lie behind further ones.
+/// Time for a gateway to reach its target, which may lie behind further ones.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection on which nothing passes is asked whether it lives after this time, and is given up after four.
+/// Idle time after which the kernel checks that a connection lives; after four failed checks it is
+/// given up.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Gateways on one way.
 pub const HOPS_MAX: usize = 8;
 
-/// How the TCP of one segment is set up.
+/// TCP settings of one segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The kernel's name of a congestion control, such as `bbr` or `cubic`; the machine's own without.
+    /// Kernel's name of a congestion control, such as `bbr` or `cubic`; without one, the machine's
+    /// own.
     pub congestion: Option<String>,
-    /// Bytes the kernel may hold for each direction: rate times round trip of the segment. Without it the kernel finds
-    /// out, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
+    /// Bytes the kernel may hold for each direction: rate times round trip of the segment. Without
+    /// it the kernel decides, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
     pub buffer: Option<Bytes>,
 }
 
-/// The next gateway, and what opens it.
+/// The next gateway, and the secret that opens it.
 #[derive(Clone)]
 pub struct Hop {
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: Target,
     /// Its secret.
     pub secret: [u8; 32],
@@ -60,17 +62,17 @@ impl std::fmt::Debug for Hop {
     }
 }
 
-/// One of several ways to a place.
+/// A way to a place.
 #[derive(Debug, Clone)]
 pub struct Way {
-    /// What people call it: the names of its gateways, or `straight`.
+    /// Name for people: the names of its gateways, or `straight`.
     pub name: String,
     /// Its gateways, the nearest first; the straight one has none.
     pub hops: Vec<Hop>,
 }
 
 impl Way {
-    /// Without gateways.
+    /// Returns the way without gateways.
     #[must_use]
     pub fn straight() -> Self {
         Self {
@@ -80,7 +82,7 @@ impl Way {
     }
 }
 
-/// Sets up the TCP of a segment. What the kernel does not offer was refused at the start.
+/// Sets up the TCP of a segment. Settings that the kernel lacks were refused at the start.
 ///
 /// # Errors
 /// The operating system's.
@@ -94,7 +96,7 @@ pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
         socket.set_tcp_congestion(congestion.as_bytes())?;
     }
     if let Some(buffer) = segment.buffer {
-        // The kernel doubles what it is told, for its own bookkeeping.
+        // The kernel doubles the given size, for its own bookkeeping.
         let bytes = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;
@@ -102,7 +104,7 @@ pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The addresses of a host, each a canonical one.
+/// Returns the addresses of a host, each a canonical one.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`].
@@ -162,10 +164,10 @@ pub async fn connect(
     }))
 }
 
-/// Reads on from `read` to the empty line. What came behind it is the second.
+/// Reads on from `read` to the empty line. Also returns the bytes behind it.
 ///
 /// # Errors
-/// When it breaks, ends before that, or is longer than 8 KiB.
+/// Fails if the connection breaks or ends before that, or if the head is longer than 8 KiB.
 pub async fn read_head(
     stream: &mut TcpStream,
     mut read: Vec<u8>,
@@ -187,16 +189,17 @@ pub async fn read_head(
     }
 }
 
-/// What a gateway is asked for.
+/// Request to a gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct Passage<'a> {
-    /// Where to.
+    /// Target of the stream.
     pub target: &'a Target,
     /// The gateways it came over.
     pub path: &'a [String],
-    /// What it is to be one of the streams of.
+    /// Reservation that the stream belongs to.
     pub reservation: Option<&'a Reserved>,
-    /// Connections that may carry it on the segment to that gateway; a gateway that does not know of such carries it with one.
+    /// Connections that may carry the stream on the segment to that gateway. A gateway without
+    /// braids uses one.
     pub connections: u8,
 }
 
@@ -205,16 +208,16 @@ pub struct Passage<'a> {
 pub struct Opened {
     /// The connection that leads there.
     pub stream: TcpStream,
-    /// What came behind the answer.
+    /// Bytes that followed the answer.
     pub early: Vec<u8>,
-    /// Others may join this connection; what passes is in the frames of a braid then.
+    /// Braid that further connections may join; data then travels in its frames.
     pub braid: Option<Braid>,
 }
 
 /// Asks a gateway, over a connection that leads to it, for the way to a target.
 ///
 /// # Errors
-/// Those of [`connect_through`].
+/// See [`connect_through`].
 pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<Opened> {
     let target = passage.target;
     let token = mint(
@@ -239,12 +242,12 @@ pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<
     Ok(Opened {
         stream,
         early,
-        // What nobody asked for is not understood either.
+        // An offer that was not requested is not understood either.
         braid: braid.filter(|_| passage.connections > 1),
     })
 }
 
-/// Sends a head without its empty line, and reads the answer. The braid is what it says of one.
+/// Sends a head without its empty line, and reads the answer and the braid it offers.
 pub(super) async fn exchange(
     mut stream: TcpStream,
     gateway: &Target,
@@ -287,17 +290,19 @@ pub(super) async fn exchange(
 /// Connects to `target` through gateways, the nearest first; straight without any.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; what a gateway refuses:
-/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`], [`ErrorKind::Conflict`] for a loop.
+/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; the gateway's refusal:
+/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`],
+/// [`ErrorKind::Conflict`] for a loop.
 pub async fn connect_through(hops: &[Hop], target: &Target) -> Result<(TcpStream, Vec<u8>)> {
     connect_reserved(hops, target, None).await
 }
 
-/// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that reserves.
+/// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that
+/// reserves.
 ///
 /// # Errors
-/// Those of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a gateway doesn't know, unless
-/// it is optional.
+/// The errors of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a
+/// gateway doesn't know, unless it is optional.
 pub async fn connect_reserved(
     hops: &[Hop],
     target: &Target,

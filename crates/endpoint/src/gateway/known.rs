@@ -1,4 +1,4 @@
-//! The gateways somebody knows: `gateways.toml`.
+//! Known gateways: `gateways.toml`.
 
 use std::{
     collections::BTreeMap,
@@ -16,12 +16,12 @@ use crate::{
 
 /// Longest file read, in bytes: people write it by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What stands between the gateways of a way in its name.
+/// Separator between the gateways in a way's name.
 const BETWEEN_GATEWAYS: &str = " > ";
 /// Ways to one place beside the straight one.
 const WAYS_MAX: usize = 4;
 
-/// One gateway as it is written.
+/// A gateway as written in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
@@ -29,7 +29,7 @@ struct Known {
     secret_file: PathBuf,
     /// The gateway it lies behind, by name.
     via: Option<String>,
-    /// Which places posthaste's own transfers reach by it.
+    /// Places that posthaste's own transfers reach by it.
     #[serde(default)]
     to: Vec<String>,
 }
@@ -43,7 +43,7 @@ pub struct Gateways {
 }
 
 impl Gateways {
-    /// None, as a file that is not there tells them.
+    /// Returns no gateways, as for a file that does not exist.
     #[must_use]
     pub fn none(file: PathBuf) -> Self {
         Self {
@@ -61,7 +61,8 @@ impl Gateways {
     /// Reads them from a TOML file; secrets are named relative to it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] and the other ones of reading; [`ErrorKind::Invalid`] where it makes no sense.
+    /// [`ErrorKind::NotFound`] and the other errors of reading; [`ErrorKind::Invalid`] if it makes
+    /// no sense.
     pub fn read(file: &Path) -> Result<Self> {
         let shown = file.display().to_string();
         let invalid = |cause: String| {
@@ -93,7 +94,7 @@ impl Gateways {
         Ok(gateways)
     }
 
-    /// The gateways on the way to and over the one of this name, the nearest first.
+    /// Returns the gateways on the way to the one of this name, the nearest first and itself last.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when there is none of this name; those of reading a secret.
@@ -110,11 +111,11 @@ impl Gateways {
             .collect()
     }
 
-    /// The ways to a place that the file says are to be taken, in the order of the gateways' names, the straight one
-    /// last. A place is judged as it is named: names are not looked up.
+    /// Returns the ways to a place that the file says are to be used, in the order of the gateways'
+    /// names, the direct one last. A place is judged by its name: names are not looked up.
     ///
     /// # Errors
-    /// Those of [`Self::hops`].
+    /// See [`Self::hops`].
     pub fn ways_to(&self, target: &Target) -> Result<Vec<Way>> {
         let mut ways = Vec::new();
         for (name, to) in &self.to {
@@ -129,19 +130,20 @@ impl Gateways {
         Ok(ways)
     }
 
-    /// The same to a relay. Straight alone where no gateway can lead to a host of such a name.
+    /// Returns the ways to a relay: only the direct one if no gateway can lead to a host of such a
+    /// name.
     ///
     /// # Errors
-    /// Those of [`Self::ways_to`] and of an address that makes no sense.
+    /// The errors of [`Self::ways_to`] and of an address that makes no sense.
     pub fn ways_to_relay(&self, address: &RelayAddress) -> Result<Vec<Way>> {
         let (host, port) = address.host_and_port()?;
         self.ways_to_host(&host, port)
     }
 
-    /// The same to a port of a host, by name or address without brackets.
+    /// Returns the ways to a port of a host, by name or address without brackets.
     ///
     /// # Errors
-    /// Those of [`Self::ways_to`].
+    /// See [`Self::ways_to`].
     pub fn ways_to_host(&self, host: &str, port: u16) -> Result<Vec<Way>> {
         match Host::read(host) {
             Some(host) => self.ways_to(&Target { host, port }),
@@ -149,7 +151,8 @@ impl Gateways {
         }
     }
 
-    /// Whether the gateway of this name lies on a way to a relay that the file says is to be taken.
+    /// Returns whether the gateway of this name lies on a way to a relay that the file says is to
+    /// be used.
     #[must_use]
     pub fn leads_to_relay(&self, name: &str, address: &RelayAddress) -> bool {
         let place = address.host_and_port().ok();
@@ -163,18 +166,18 @@ impl Gateways {
         leading.any(|(last, _)| self.names_to(last).contains(&name))
     }
 
-    /// Whether a way, by its name, leads through the gateway of this name.
+    /// Returns whether a way, by its name, leads through the gateway of this name.
     #[must_use]
     pub fn passes(way: &str, gateway: &str) -> bool {
         way.split(BETWEEN_GATEWAYS).any(|passed| passed == gateway)
     }
 
-    /// The gateways on the way over the one of this name, as a person writes them.
+    /// Returns the gateways on the way over the one of this name, as a person writes them.
     fn way_name(&self, name: &str) -> String {
         self.names_to(name).join(BETWEEN_GATEWAYS)
     }
 
-    /// The names of the gateways on the way over the one of this name, the nearest first.
+    /// Returns the names of the gateways on the way over the one of this name, the nearest first.
     fn names_to<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
         let mut names = vec![name];
         // Loops were refused when the file was read.

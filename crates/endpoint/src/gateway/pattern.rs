@@ -1,4 +1,4 @@
-//! Which places a rule is about.
+//! Patterns of places, for rules.
 
 use std::{
     fmt,
@@ -9,10 +9,11 @@ use std::{
 use super::target::{Host, Target, split_port};
 use crate::{Error, ErrorKind};
 
-/// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`, `*:443`.
+/// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`,
+/// `*:443`.
 ///
-/// `*` and names mean no loopback and no link-local address, whatever a name resolves to: those are only
-/// meant where a rule writes them as addresses. What listens there trusts its own machine.
+/// `*` and names match no loopback and no link-local address, whatever a name resolves to: a rule
+/// must write those as addresses. A listener there trusts its own machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     hosts: Hosts,
@@ -31,7 +32,8 @@ enum Hosts {
 }
 
 impl Pattern {
-    /// Whether it is about this place by its name, or, where that is an address, by that.
+    /// Returns whether the pattern matches this place by its name, or by its address if it has no
+    /// name.
     #[must_use]
     pub fn is_about(&self, target: &Target) -> bool {
         match &target.host {
@@ -40,13 +42,13 @@ impl Pattern {
         }
     }
 
-    /// Whether it is about an address as such.
+    /// Returns whether the pattern matches an address as such.
     #[must_use]
     pub fn is_about_address(&self, address: IpAddr, port: u16) -> bool {
         self.has_port(port) && self.hosts.has_address(address.to_canonical())
     }
 
-    /// Whether it is about addresses, so that a name has to be resolved to tell.
+    /// Returns whether the pattern is about addresses, so that a name must be resolved first.
     #[must_use]
     pub fn is_of_addresses(&self) -> bool {
         matches!(self.hosts, Hosts::Network(..))
@@ -67,7 +69,7 @@ impl From<&Target> for Pattern {
 }
 
 impl Hosts {
-    /// One host.
+    /// Returns the hosts that consist of one.
     fn of(host: Host) -> Self {
         match host {
             Host::Name(name) => Self::Name(name),
@@ -97,7 +99,8 @@ impl Hosts {
     }
 }
 
-/// Whether an address means the gateway's own machine, its link (where clouds keep their credentials), or nobody.
+/// Returns whether an address means the gateway's own machine, its link (where clouds keep their
+/// credentials), or nobody.
 #[must_use]
 pub fn is_of_this_machine(address: IpAddr) -> bool {
     match address.to_canonical() {

@@ -1,4 +1,4 @@
-//! The reservation at gateways that a stream belongs to, as it is named there.
+//! Reservations at gateways, as streams name them.
 
 use std::{fmt, str::FromStr};
 
@@ -6,18 +6,18 @@ use crate::{Error, ErrorKind};
 
 /// The longest name of a reservation, in bytes.
 const RESERVATION_BYTES_MAX: usize = 64;
-/// Behind the name where the stream may go without.
+/// Word behind the name if the stream may go without.
 const OPTIONAL: &str = "optional";
 
-/// Whether something can be the name of a reservation at a gateway.
+/// Returns whether a text can name a reservation at a gateway.
 #[must_use]
 pub fn is_reservation(text: &str) -> bool {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=RESERVATION_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_sound)
 }
 
-/// The reservation that a stream is to be one of the streams of, at each gateway on its way that reserves. Its text is the
-/// header `Posthaste-Reservation`: `night-7`, or `night-7; optional`.
+/// Reservation of a stream at each gateway on its way that reserves. Its text is the header
+/// `Posthaste-Reservation`: `night-7`, or `night-7; optional`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserved {
     id: String,
@@ -25,7 +25,8 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// No stream without it: a gateway that reserves and does not know it refuses.
+    /// Returns a reservation that the stream needs: a gateway that reserves and does not know it
+    /// refuses the stream.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
@@ -33,7 +34,8 @@ impl Reserved {
         Self::read(id.into(), false)
     }
 
-    /// A gateway that does not know it, or can't do what it asks, carries the stream all the same, at best effort.
+    /// Returns a reservation that a gateway may ignore: if it does not know it, or can't do what it
+    /// asks, it carries the stream at best effort.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
@@ -55,7 +57,7 @@ impl Reserved {
         &self.id
     }
 
-    /// Whether the stream goes without it where it has to.
+    /// Returns whether the stream goes without the reservation if it must.
     #[must_use]
     pub const fn is_optional(&self) -> bool {
         self.is_optional

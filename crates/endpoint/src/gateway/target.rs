@@ -1,4 +1,4 @@
-//! Where a stream is to go.
+//! Targets of streams.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -12,12 +12,13 @@ const NAME_BYTES_MAX: usize = 253;
 pub enum Host {
     /// A name, in lower case, resolved by the last gateway.
     Name(String),
-    /// An address. IPv4 addresses are never written as IPv6 here, so that rules can't be got around.
+    /// An address. IPv4 addresses are never written as IPv6 here, so that rules can't be
+    /// circumvented.
     Address(IpAddr),
 }
 
 impl Host {
-    /// Reads a name or an address without brackets; `None` for what is neither.
+    /// Reads a name or an address without brackets; `None` for any other text.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if let Ok(address) = text.parse::<IpAddr>() {
@@ -35,7 +36,7 @@ impl Host {
     }
 }
 
-/// Whether a resolver could take the last label of a name for part of an address.
+/// Returns whether a resolver could mistake the last label of a name for part of an address.
 fn is_numeric(label: &str) -> bool {
     let digits = label.strip_prefix("0x").or(label.strip_prefix("0X"));
     digits.map_or_else(

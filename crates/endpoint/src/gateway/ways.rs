@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// Each segment of a way that can be used at all opens within this, even on the far side of the world.
+/// Timeout for opening each segment of a way; any usable segment opens within it, even on the far
+/// side of the world.
 const SEGMENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Ways to one place, and how they do.
@@ -46,12 +47,12 @@ impl Ways {
         self.since.elapsed()
     }
 
-    /// The gateways of a way.
+    /// Returns the gateways of a way.
     pub(crate) fn hops(&self, way: usize) -> &[Hop] {
         self.all.get(way).map_or(&[], |way| way.hops.as_slice())
     }
 
-    /// Their names, in their order.
+    /// Returns the names of the ways, in their order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.all.iter().map(|way| way.name.clone()).collect()
     }
@@ -61,22 +62,22 @@ impl Ways {
         self.order().want(way);
     }
 
-    /// Whether any of them goes through gateways.
+    /// Returns whether any way goes through gateways.
     pub(crate) fn has_gateways(&self) -> bool {
         self.all.iter().any(|way| !way.hops.is_empty())
     }
 
-    /// The one that the next connection would take.
+    /// Returns the way that the next connection would use.
     pub(crate) fn first(&self) -> Option<usize> {
         self.order().first(self.now())
     }
 
-    /// Those to try, one after the other.
+    /// Returns the ways to try, one after the other.
     pub(crate) fn to_try(&self) -> Vec<usize> {
         self.order().order(self.now())
     }
 
-    /// Whether the next connection would take this one.
+    /// Returns whether the next connection would use this way.
     pub(crate) fn is_first(&self, way: usize) -> bool {
         self.first() == Some(way)
     }
@@ -90,8 +91,8 @@ impl Ways {
     }
 }
 
-/// Connects to `host` through gateways, as one of a reservation's streams there. Also tells how long that took: no less than
-/// one time over the whole way and back.
+/// Connects to `host` through gateways, as one of a reservation's streams there. Also returns the
+/// time that took: no less than one round trip over the whole way.
 pub(crate) async fn connect_by(
     hops: &[Hop],
     host: &str,
@@ -99,7 +100,7 @@ pub(crate) async fn connect_by(
     reservation: Option<&Reserved>,
 ) -> Result<(TcpStream, Duration)> {
     let unreachable = |cause: Error| {
-        // What a gateway refuses says nothing about the place.
+        // A gateway's refusal says nothing about the place.
         let kind = match cause.is_temporary() {
             true => cause.kind(),
             false => ErrorKind::Unreachable,

@@ -1,4 +1,4 @@
-//! Tells who waits for a cap, so that nobody takes the wait for a stalled connection.
+//! Reports waits for a cap, so that no wait counts as a stalled connection.
 
 use std::{
     future::Future,
@@ -12,7 +12,7 @@ tokio::task_local! {
     static CURRENT: Excuse;
 }
 
-/// Whether one attempt to move bytes waits for a cap. Clones are of the same attempt.
+/// Waits of one attempt to move bytes for a cap. Clones are of the same attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Excuse {
     waits: Arc<AtomicUsize>,
@@ -30,13 +30,13 @@ impl Excuse {
         CURRENT.scope(self.clone(), attempt).await
     }
 
-    /// Whether something waits for a cap now.
+    /// Returns whether something waits for a cap now.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.waits.load(Relaxed) > 0
     }
 
-    /// That of the attempt this is called in, or one nobody looks at.
+    /// Returns the excuse of the attempt this is called in, or one that nobody looks at.
     pub(super) fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }

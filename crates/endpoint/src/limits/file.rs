@@ -15,12 +15,13 @@ use crate::{
 /// A stream that keeps to the rate, and its place until it has given its last byte.
 struct Paced {
     body: ByteStream,
-    /// What came and waits for the rate.
+    /// Bytes received that wait for the rate.
     ready: Bytes,
     limits: Limits,
     excuse: Excuse,
     place: Option<Pass>,
-    /// It is read piece by piece, each for a write of its own: it has no place while writes need one.
+    /// Set if the stream is read piece by piece, each for a write of its own: it gives its place up
+    /// while writes need one.
     yields: bool,
     /// Bytes to come.
     left: u64,
@@ -51,8 +52,8 @@ impl Paced {
     }
 }
 
-/// The same bytes at the rate of `limits`; `place` is given back after `bytes` of them, or where it
-/// `yields`.
+/// Returns the stream at the rate of `limits`. It gives `place` back after `bytes`, or as soon as
+/// it must if it `yields`.
 pub(super) fn paced(
     body: ByteStream,
     limits: Limits,
@@ -74,10 +75,11 @@ pub(super) fn paced(
     }))
 }
 
-/// Longest body taken in, in bytes: what copies borrow memory for, but for the largest segments.
+/// Longest body read into memory, in bytes: copies borrow memory for it, but for the largest
+/// segments.
 const TAKEN_IN_MAX: u64 = 256 << 20;
 
-/// Takes a stream of `bytes` in until it ends, so that whoever gives it is done.
+/// Reads a stream of `bytes` into memory until it ends, so that its source is done.
 pub(super) async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStream> {
     if bytes > TAKEN_IN_MAX {
         return Err(no_room("write"));
@@ -92,7 +94,7 @@ pub(super) async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStr
     Ok(outgoing.counted(pieces))
 }
 
-/// A stream would hold the place that who takes its bytes needs.
+/// Returns the error for a stream that would hold the place that its reader needs.
 fn no_room(operation: &'static str) -> Error {
     let subject = "a file that goes in one stream";
     Error::new(ErrorKind::Unsupported, operation, subject)
@@ -103,7 +105,7 @@ fn no_room(operation: &'static str) -> Error {
 pub(super) struct LimitedReader {
     pub(super) inner: Arc<dyn Reader>,
     pub(super) limits: Limits,
-    /// Whether [`Reader::read`] can start anywhere.
+    /// Set if [`Reader::read`] can start anywhere.
     pub(super) ranges: bool,
 }
 

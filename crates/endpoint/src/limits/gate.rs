@@ -1,4 +1,4 @@
-//! How many streams are open at once: a number that changes while streams are open.
+//! Number of streams open at once, which may change while streams are open.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -24,7 +24,7 @@ pub struct Pass {
 }
 
 impl Gate {
-    /// A gate that lets `limit` through at once.
+    /// Returns a gate that lets `limit` through at once.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -34,13 +34,13 @@ impl Gate {
         })
     }
 
-    /// How many may be out at once.
+    /// Returns how many may be out at once.
     #[must_use]
     pub fn limit(&self) -> usize {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes how many may be out at once. Nobody who is out is called back.
+    /// Changes how many may be out at once. Streams that are out are not called back.
     pub fn set(&self, wanted: usize) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted >= *limit {

@@ -34,7 +34,7 @@ impl Limited {
         Self { inner, limits }
     }
 
-    /// Whether several files travel in one request.
+    /// Returns whether several files travel in one request.
     fn bundles(&self) -> bool {
         self.inner.capabilities().bundle_bytes_max > 0
     }
@@ -325,7 +325,7 @@ impl Endpoint for Limited {
         })
     }
 
-    // Signed here: the store is not asked, and what others do with it is theirs.
+    // The presigned URL is signed here: the store is not asked, and others' use of it is theirs.
     fn pass<'a>(
         &'a self,
         path: &'a [u8],

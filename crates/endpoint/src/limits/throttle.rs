@@ -1,4 +1,4 @@
-//! One rate for all who share it, which may change meanwhile.
+//! A rate that all its users share, which may change meanwhile.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +13,7 @@ use crate::clock;
 /// Most time saved up while nothing was sent: a pause doesn't become a burst.
 const SAVED_UP_MAX: Duration = Duration::from_millis(100);
 
-/// A thread that waits looks this often whether the rate has changed.
+/// Interval at which a waiting thread checks whether the rate has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A rate. Clones share it; without one it costs nothing.
@@ -35,7 +35,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// A throttle that starts with this rate; `None` and zero are no limit.
+    /// Returns a throttle that starts with this rate; `None` and zero are no limit.
     #[must_use]
     pub fn new(rate: Option<ByteRate>) -> Self {
         let (rate, _) = watch::channel(rate.filter(|rate| rate.get() > 0));
@@ -45,7 +45,7 @@ impl Throttle {
         }
     }
 
-    /// Changes the rate. Whoever waits by the old one waits by the new one.
+    /// Changes the rate, for present waits too.
     pub fn set(&self, rate: Option<ByteRate>) {
         let rate = rate.filter(|rate| rate.get() > 0);
         self.state.rate.send_if_modified(|now| {
@@ -92,7 +92,7 @@ impl Throttle {
         }
     }
 
-    /// The same on a thread of its own.
+    /// Waits as [`Self::pass`] does, but blocks the thread.
     pub fn pass_blocking(&self, bytes: u64) {
         let mut rate = self.state.rate.subscribe();
         loop {
@@ -158,7 +158,7 @@ mod tests {
         let thread = tokio::task::spawn_blocking(move || on_thread.pass_blocking(500_000));
         let (_, (), ended) = tokio::join!(throttle.pass(500_000), change, thread);
         ended.unwrap();
-        // Each is the first or the second half of a MB in a second.
+        // Each pass is the first or the second half of a MB in a second.
         assert!(began.elapsed() > Duration::from_millis(800));
         let before = throttle.wait_for(1_000_000);
         throttle.set(Some(ByteRate::new(1_000_000)));

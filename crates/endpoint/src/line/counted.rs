@@ -1,4 +1,4 @@
-//! The count of what passes, which tells whether anything moves.
+//! Counts passing bytes, which shows whether anything moves.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes taken from the kernel at once: one call for many TLS records.
+/// Bytes read from the kernel at once: one call for many TLS records.
 const READ_BYTES: usize = 128 << 10;
 
 /// A stream that reads in large blocks and counts.
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 128 << 10;
 pub struct Counted<S> {
     stream: S,
     block: Box<[u8]>,
-    /// What of the block was not handed on yet.
+    /// Range of the block that was not handed on yet.
     filled: std::ops::Range<usize>,
     activity: Arc<AtomicU64>,
 }

@@ -1,4 +1,4 @@
-//! What is asked of a plug-in and not yet answered, and what has come of it so far.
+//! Unanswered requests to a plug-in, and what each has received so far.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ use super::{
 /// Payloads below this size are gathered: a stream of single bytes must not cost a buffer each.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// How a request ended.
+/// End of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Done(Map<String, Value>),
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
     Broken,
 }
 
-/// What has come for one request.
+/// Answers received for one request.
 #[derive(Debug)]
 pub(super) struct State {
     chunks: VecDeque<BytesMut>,
@@ -34,7 +34,7 @@ pub(super) struct State {
     window: u64,
     /// Bytes of the range that have not come.
     pub rest: u64,
-    /// Bytes it takes of what is written.
+    /// Bytes of a write that the plug-in still accepts.
     pub credit: u64,
     /// Grows with each message: it is still at it.
     pub seq: u64,
@@ -66,7 +66,7 @@ impl State {
     }
 }
 
-/// Where a request's answers arrive.
+/// Queue in which a request's answers arrive.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
@@ -75,8 +75,8 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox for `rest` bytes of a range, of which `window` may come at once, and for what is
-    /// written as far as `credit` goes.
+    /// Returns an inbox for `rest` bytes of a range, of which `window` may arrive at once, and for
+    /// a write of up to `credit` bytes.
     pub(super) fn new(rest: u64, window: u64, credit: u64) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
@@ -107,19 +107,19 @@ impl Inbox {
 
 struct Request {
     inbox: Arc<Inbox>,
-    /// Looks at it since nobody wants the answer any more.
+    /// Number of looks since the answer became unwanted.
     looks: Option<u32>,
     /// Room among the requests under way, free again when the plug-in has answered.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// All requests under way.
+/// Requests under way.
 #[derive(Default)]
 pub(super) struct Board {
     requests: Mutex<BTreeMap<u64, Request>>,
     /// Why nothing can be asked any more.
     fate: Mutex<Option<String>>,
-    /// Requests nobody wants the answer of, which the plug-in has not been told.
+    /// Cancelled requests that the plug-in has not been notified of.
     cancelled: Mutex<Vec<u64>>,
     /// Rung when there are any.
     pub cancelling: Notify,
@@ -145,11 +145,12 @@ impl Board {
         requests.insert(id, request);
     }
 
-    /// Takes in what came from the plug-in.
+    /// Delivers a piece from the plug-in.
     pub(super) fn deliver(&self, piece: Piece) -> Result<(), Fault> {
         match piece {
             Piece::Payload { id, bytes } => {
-                // The line that announced it was checked; its request may have been cancelled since.
+                // The line that announced the payload was checked; its request may have been
+                // cancelled since.
                 if let Some(inbox) = self.wanted(id) {
                     inbox.change(|state| {
                         state.push(bytes);
@@ -204,7 +205,7 @@ impl Board {
         })
     }
 
-    /// Nobody wants the answer of `id` any more; the plug-in is to be told.
+    /// Cancels the request `id`; the plug-in is to be notified.
     pub(super) fn cancel(&self, id: u64) {
         if let Some(request) = self.requests().get_mut(&id) {
             request.looks = Some(0);
@@ -217,7 +218,7 @@ impl Board {
         }
     }
 
-    /// What the plug-in is to be told now. No longer than the requests under way.
+    /// Takes the cancellations to report to the plug-in now: no more than the requests under way.
     pub(super) fn take_cancelled(&self) -> Vec<u64> {
         let mut cancelled = self
             .cancelled
@@ -226,7 +227,8 @@ impl Board {
         std::mem::take(&mut *cancelled)
     }
 
-    /// Whether a cancelled request has not ended after so many looks. Call it at regular times.
+    /// Returns whether a cancelled request has not ended after so many looks. Call it at regular
+    /// times.
     pub(super) fn is_stuck(&self, looks_max: u32) -> bool {
         let mut requests = self.requests();
         let mut stuck = false;
@@ -240,7 +242,7 @@ impl Board {
         stuck
     }
 
-    /// Nothing more comes: breaks what is under way. The first reason stays.
+    /// Closes the board: fails the requests under way. The first reason stays.
     pub(super) fn close(&self, reason: impl Into<String>) {
         let mut requests = self.requests();
         self.fate
@@ -253,7 +255,7 @@ impl Board {
         }
     }
 
-    /// Why nothing can be asked any more.
+    /// Returns why no request can be made any more.
     pub(super) fn fate(&self) -> Option<String> {
         let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner);
         fate.clone()

@@ -1,4 +1,4 @@
-//! One request under way.
+//! A request under way.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Call {
     inbox: Arc<Inbox>,
     doing: Doing,
     subject: String,
-    /// Bytes taken that the plug-in was not yet given credit for.
+    /// Bytes received for which the plug-in has no credit yet.
     taken: u64,
     ended: bool,
 }
@@ -48,7 +48,7 @@ impl Call {
         }
     }
 
-    /// The error of a plug-in that is gone.
+    /// Returns the error of a plug-in that is gone.
     pub(super) fn broken(&self) -> Error {
         self.session.broken(self.doing, &self.subject)
     }
@@ -101,7 +101,7 @@ impl Call {
         self.conclude(outcome)
     }
 
-    /// The next bytes of a range; at its end, what the plug-in says of it.
+    /// Returns the next bytes of a range; at its end, the plug-in's report of it.
     async fn next(&mut self) -> Result<Result<Bytes, Map<String, Value>>> {
         let next = self
             .wait(|state| match state.take() {
@@ -128,7 +128,7 @@ impl Call {
         }
     }
 
-    /// Gives credit for what was taken, half a window at a time.
+    /// Gives credit for received bytes, half a window at a time.
     async fn give_credit(&mut self, taken: u64) -> Result<()> {
         self.taken += taken;
         let is_last = self.inbox.lock().rest == 0;
@@ -141,7 +141,7 @@ impl Call {
             .await
     }
 
-    /// The bytes of a range as they come.
+    /// Returns the bytes of a range as they arrive.
     pub(super) fn stream(self) -> ByteStream {
         Box::pin(stream::try_unfold(self, |mut call| async move {
             match call.next().await? {
@@ -151,7 +151,7 @@ impl Call {
         }))
     }
 
-    /// All bytes of a range, and what the plug-in says of it.
+    /// Returns all bytes of a range, and the plug-in's report of it.
     pub(super) async fn collect(mut self) -> Result<(Vec<Bytes>, Map<String, Value>)> {
         let mut data = Vec::new();
         loop {
@@ -162,8 +162,8 @@ impl Call {
         }
     }
 
-    /// Sends what is to be written and waits for the end. Returns the sums of what was sent:
-    /// ours, and the one the plug-in was given to compare with.
+    /// Sends a body and waits for the end. Returns the sums of the sent bytes: ours, and the one
+    /// the plug-in was given to compare with.
     pub(super) async fn upload(
         mut self,
         len: u64,
@@ -241,7 +241,7 @@ impl Drop for Call {
     }
 }
 
-/// What was written.
+/// Outcome of a write.
 pub(super) struct Sent {
     pub sum: Checksum,
     /// The sum the plug-in compared, in hexadecimal digits.

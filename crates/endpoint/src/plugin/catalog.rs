@@ -1,4 +1,4 @@
-//! Which plug-ins there are: those named in `plugins.toml`, and executables called
+//! Catalog of plug-ins: those named in `plugins.toml`, and executables called
 //! `posthaste-plugin-SCHEME`.
 
 use std::{
@@ -17,22 +17,22 @@ use crate::{
     config::{configuration_files, search_path},
 };
 
-/// What the names of executables start with.
+/// Prefix of the names of executables.
 const PREFIX: &str = "posthaste-plugin-";
 
 /// Longest configuration file read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A plug-in somebody installed.
+/// An installed plug-in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configured {
     /// The scheme of its addresses, in lower case.
     pub scheme: String,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// What its users may set, without secrets; handed to it as it is.
+    /// Settings of its users, without secrets; handed to it unchanged.
     pub settings: Map<String, Value>,
-    /// The profile it gets when nobody names one.
+    /// Profile it gets when none is named.
     pub profile: Option<String>,
     /// The file that names it, or the executable itself.
     pub found_in: PathBuf,
@@ -49,7 +49,7 @@ struct Table {
     profile: Option<String>,
 }
 
-/// All plug-ins, by scheme. What `plugins.toml` names goes before what lies in `PATH`.
+/// Returns all plug-ins, by scheme. Those of `plugins.toml` take precedence over those in `PATH`.
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] when others may change `plugins.toml`; [`ErrorKind::Invalid`].
@@ -63,10 +63,10 @@ pub fn configured() -> Result<Vec<Configured>> {
     Ok(found.into_values().collect())
 }
 
-/// The plug-in for a scheme.
+/// Returns the plug-in for a scheme.
 ///
 /// # Errors
-/// As [`configured`].
+/// See [`configured`].
 pub(super) fn find(scheme: &str) -> Result<Option<Configured>> {
     let scheme = scheme.to_ascii_lowercase();
     for file in configuration_files("plugins.toml") {
@@ -126,7 +126,7 @@ fn executables(folders: &[PathBuf]) -> BTreeMap<String, Configured> {
     found
 }
 
-/// The plug-ins a file names; none when it is not there.
+/// Returns the plug-ins a file names; none if the file does not exist.
 fn read(path: &Path) -> Result<Vec<Configured>> {
     let shown = path.to_string_lossy();
     let fail = |cause| Error::io("read plug-ins from", &*shown, cause);
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<Vec<Configured>> {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(fail(cause)),
     };
-    // It says what is run: whoever may write it may act for whoever reads it.
+    // The file names a program to run: its writers can act for its readers.
     if metadata.permissions().mode() & 0o022 != 0 {
         return Err(
             Error::new(ErrorKind::PermissionDenied, "use plug-ins from", &*shown)

@@ -1,4 +1,4 @@
-//! Sums that a plug-in compares with what its store holds.
+//! Checksums that a plug-in compares with those of its store.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use md5::{Digest as _, Md5};
@@ -69,7 +69,7 @@ impl Tally {
         self.own.sum()
     }
 
-    /// The plug-in's sum in hexadecimal digits; `None` where it takes none.
+    /// Returns the plug-in's sum in hexadecimal digits; `None` if it accepts none.
     pub(super) fn theirs(&self) -> Option<String> {
         match &self.theirs {
             Theirs::None => None,

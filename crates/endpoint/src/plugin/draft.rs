@@ -34,7 +34,7 @@ pub(super) struct Unfinished<'a> {
     spec: &'a FileSpec,
     /// The plug-in's name for it, as it wrote it.
     name: String,
-    /// It is the one asked for, and keeps what it held.
+    /// Set if this is the file asked for, and keeps what it held.
     is_held: bool,
 }
 
@@ -105,8 +105,8 @@ impl<'a> Unfinished<'a> {
         Ok(summer.sum())
     }
 
-    /// Whether a segment noted by an earlier run is still there. Without a way to ask, the note is
-    /// believed.
+    /// Returns whether a segment noted by an earlier run is still there. If the plug-in can't be
+    /// asked, the note is believed.
     async fn holds(&self, range: Range<u64>, noted: &Kept) -> Result<bool> {
         let remote = self.remote;
         if !remote.rules.verify {
@@ -158,7 +158,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-/// The plug-in's own sum in the note of a segment, `ALGORITHM:DIGITS`.
+/// Returns the plug-in's own sum in the note of a segment, `ALGORITHM:DIGITS`.
 fn noted_sum<'n>(noted: &'n Kept, algorithm: Option<&str>) -> Option<&'n str> {
     let (name, sum) = noted.receipt.split_once(':')?;
     (Some(name) == algorithm).then_some(sum)
@@ -167,7 +167,8 @@ fn noted_sum<'n>(noted: &'n Kept, algorithm: Option<&str>) -> Option<&'n str> {
 /// Lets the plug-in remove an unfinished file. It may be gone.
 async fn forget(remote: &Remote, name: &str, path: &[u8]) {
     let ask = Ask::new("discard").with("file", name);
-    // What can't be removed now is in nobody's way: it is hidden, and the next copy replaces it.
+    // A file that can't be removed now is in nobody's way: it is hidden, and the next copy replaces
+    // it.
     let _ = remote.ask(ask, Doing::REMOVE, path).await;
 }
 
@@ -179,7 +180,7 @@ pub(super) struct PluginWriter {
     name: String,
     segment_size: u64,
     kept: Vec<(u64, Checksum)>,
-    /// The segment whose turn it is, where they have to come in order.
+    /// Segment whose turn it is, if they have to come in order.
     turn: Option<watch::Sender<u64>>,
     ledger: Mutex<Option<Ledger>>,
 }
@@ -202,7 +203,8 @@ impl PluginWriter {
         let note = ledger_path(&remote, path, spec);
         let unnoted =
             |cause| Error::io("note an unfinished copy in", note.to_string_lossy(), cause);
-        // None where another process has it: this copy can't be continued then. Where none can, what was left is removed.
+        // `None` if another process has it: this copy can't be continued then. If none can be
+        // continued, the remainder is removed.
         let claim = Claim::take(&note).map_err(unnoted)?;
         let found = claim.as_ref().and_then(Claim::load);
         let identity = spec.identity();
@@ -297,8 +299,8 @@ impl PluginWriter {
     }
 }
 
-/// The noted segments that are still there; of a file that is written in order, only those before
-/// the first gap.
+/// Returns the noted segments that are still there; for a file that is written in order, only those
+/// before the first gap.
 async fn still_held(
     draft: &Unfinished<'_>,
     segment_size: u64,
@@ -320,7 +322,7 @@ async fn still_held(
     Ok(kept)
 }
 
-/// A plug-in's name for an unfinished file as one word of a ledger.
+/// Encodes a plug-in's name for an unfinished file as one word of a ledger.
 fn encode_token(name: &str) -> String {
     name.bytes()
         .map(|byte| match byte {

@@ -1,12 +1,12 @@
-//! What a plug-in says about one path.
+//! Entries that a plug-in reports about paths.
 
 use serde_json::Value;
 
 use super::wire::decode_name;
 use crate::{FileTime, Kind, endpoint::Entry};
 
-/// Reads an entry. Names must be such as a directory can hold: what would lead out of it is
-/// refused. In a tree (`below`) they are paths of such names.
+/// Reads an entry. Its name must be one that a directory can hold: a name that leads out of it is
+/// refused. In a tree (`below`) names are paths of such names.
 pub(super) fn read_entry(value: &Value, below: Option<Names>) -> Option<Entry> {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let name = match (text("name"), below) {
@@ -49,7 +49,7 @@ fn read_time(text: &str) -> Option<FileTime> {
     text.is_ascii().then(|| text.parse().ok())?
 }
 
-/// What the names of a listing may be.
+/// Kinds of names in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     /// Single names.

@@ -1,4 +1,4 @@
-//! The first message each way: versions, limits, and what the plug-in can do.
+//! First messages of both sides: versions, limits, and the plug-in's abilities.
 
 use std::{
     collections::BTreeSet,
@@ -18,11 +18,11 @@ use crate::Capabilities;
 /// The version of the protocol spoken here.
 pub(super) const VERSION: u64 = 1;
 
-/// Bytes of one range a plug-in may send ahead of whoever reads them, and what it is sent ahead
-/// where it does not say: a pipe needs no more, and a few dozen streams cost a few dozen MiB.
+/// Bytes of one range that a plug-in may send ahead of their reader, and those sent ahead to it if
+/// it states no limit: a pipe needs no more, and a few dozen streams cost a few dozen MiB.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Requests under way at once, whatever a plug-in offers.
+/// Most requests under way at once, whatever a plug-in offers.
 pub(super) const REQUESTS_MAX: u64 = 64;
 
 /// Largest file a plug-in may want in one piece: it is whole in memory on its way.
@@ -33,13 +33,13 @@ const SMALL_BYTES_MAX: u64 = 64 << 20;
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Segments of large files where the plug-in does not say.
+/// Segment size of large files if the plug-in states none.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
 /// Most small files under way at once in a lane on a plug-in's own advice.
 const REQUESTS_AHEAD_MAX: u16 = 64;
 
-/// What a plug-in says of itself.
+/// Description that a plug-in gives of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Greeting {
     #[serde(default)]
@@ -49,7 +49,7 @@ pub(super) struct Greeting {
     /// Names the server that copies among its own files.
     #[serde(default)]
     pub realm: Option<String>,
-    /// Where the address is within the realm.
+    /// Path of the address within the realm.
     #[serde(default)]
     pub root: String,
     #[serde(default)]
@@ -58,7 +58,7 @@ pub(super) struct Greeting {
     pub limits: Limits,
 }
 
-/// What it can do; what is not said it can't.
+/// Abilities of a plug-in; an ability that it does not state is absent.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Abilities {
@@ -66,7 +66,7 @@ pub(super) struct Abilities {
     ascii_names: bool,
     lists: bool,
     pub lists_trees: bool,
-    /// What it says of where a listing stands is still good for another process.
+    /// Marks of a listing stay good for another process.
     pub marks: bool,
     ranges: bool,
     writes: bool,
@@ -87,7 +87,7 @@ pub(super) struct Abilities {
     requests_ahead_max: Option<u16>,
 }
 
-/// How much it takes at once.
+/// Most that a plug-in accepts at once.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub(super) struct Limits {
@@ -115,7 +115,7 @@ impl Greeting {
         Ok(greeting)
     }
 
-    /// The sums it compares with what is stored, the cheapest first.
+    /// Returns the sum it compares with the stored bytes, the cheapest first.
     pub(super) fn algorithm(&self) -> Option<Algorithm> {
         Algorithm::ALL
             .into_iter()
@@ -128,7 +128,7 @@ impl Greeting {
         wanted.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
     }
 
-    /// What callers branch on.
+    /// Returns the capabilities that callers branch on.
     pub(super) fn capabilities(&self, scheme: &str) -> Capabilities {
         let can = &self.capabilities;
         let least = Capabilities::least(kept_scheme(scheme));
@@ -162,8 +162,8 @@ impl Greeting {
     }
 }
 
-/// Keeps a scheme for the life of the process. Only schemes somebody has a plug-in for come here,
-/// so there are few.
+/// Keeps a scheme for the life of the process. Only schemes with an installed plug-in occur, so
+/// there are few.
 fn kept_scheme(scheme: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,8 +175,8 @@ fn kept_scheme(scheme: &str) -> &'static str {
     known
 }
 
-/// The first line a plug-in reads. The profile travels here and nowhere else: arguments and the
-/// environment can be seen by others.
+/// Returns the first line for a plug-in. The profile travels here and nowhere else: others can see
+/// arguments and the environment.
 pub(super) fn hello(launch: &Launch, address: Option<&[u8]>) -> Value {
     let profile: Map<String, Value> = launch
         .profile

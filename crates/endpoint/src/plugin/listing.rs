@@ -13,12 +13,12 @@ use crate::{
 
 pub(super) use super::entry::Names;
 
-/// Which way a listing goes, and how far it is.
+/// Direction of a listing, and its progress.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Course {
     names: Names,
     follow: bool,
-    /// Where the next page starts, in the plug-in's own words; `None` at the end.
+    /// Start of the next page, in the plug-in's own words; `None` at the end.
     from: Option<Value>,
 }
 
@@ -31,7 +31,7 @@ impl Course {
         }
     }
 
-    /// A text [`Course::read`] understands.
+    /// Returns a text that [`Course::read`] understands.
     fn write(&self) -> Vec<u8> {
         let is_tree = self.names == Names::Paths;
         let course = serde_json::json!([is_tree, self.follow, self.from.is_some(), self.from]);
@@ -126,7 +126,7 @@ impl Listing for PluginListing {
     }
 
     fn mark(&self) -> Option<Vec<u8>> {
-        // A page that was read but not taken yet would be lost.
+        // A page that was read but not handed out yet would be lost.
         let is_told = self.first.is_none();
         (is_told && self.remote.greeting.capabilities.marks).then(|| self.course.write())
     }

@@ -21,13 +21,13 @@ use tokio::{
 
 use super::Launch;
 
-/// How much of its last complaints is kept, in bytes.
+/// Longest kept error output, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 
-/// How long a plug-in may take to end by itself once its input has ended.
+/// Longest time a plug-in may take to end by itself once its input has ended.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Between two looks whether it has ended.
+/// Interval between two looks whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Its input and outputs.
@@ -50,7 +50,8 @@ impl Process {
             .command
             .split_first()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command"))?;
-        // A group of its own: what it starts can be ended with it, and Ctrl-C is ours to answer.
+        // A process group of its own: its children can be ended with it, and Ctrl-C is ours to
+        // answer.
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -80,15 +81,15 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns how the process ended, if it has.
     pub(super) fn ending(&self) -> Option<String> {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         ending_of(child.as_ref()?)
     }
 }
 
-/// How a process ended. It keeps its number until somebody waits for it, so that its group can
-/// still be killed and nobody else's is.
+/// Returns how a process ended. A process keeps its id until somebody waits for it, so that its
+/// group can still be killed and nobody else's is.
 fn ending_of(child: &Child) -> Option<String> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(Pid::from_child(child)), options).ok()??;
@@ -100,7 +101,7 @@ fn ending_of(child: &Child) -> Option<String> {
 }
 
 fn kill_group(child: &Child) {
-    // All of the group may be gone already.
+    // The whole group may be gone already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
 }
 
@@ -110,7 +111,7 @@ impl Drop for Process {
         let Some(child) = child.take() else {
             return;
         };
-        // Nobody can wait in a drop; the thread's life is bounded by `ENDED_WITHIN`.
+        // A drop can't wait; the thread's life is bounded by `ENDED_WITHIN`.
         let reaping = thread::Builder::new()
             .name("plug-in end".to_owned())
             .spawn(move || reap(child));
@@ -127,11 +128,11 @@ fn reap(mut child: Child) {
         thread::sleep(LOOK_EVERY);
     }
     kill_group(&child);
-    // It was killed: nothing can keep it.
+    // The process was killed: nothing can keep it.
     let _ = child.wait();
 }
 
-/// The last of what a plug-in wrote to its standard error.
+/// End of a plug-in's standard error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Complaints {
     kept: Arc<Mutex<VecDeque<u8>>>,
@@ -154,12 +155,12 @@ impl Complaints {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Whether all that will ever be said was heard.
+    /// Returns whether everything was read.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The last line that says anything.
+    /// Returns the last line with text.
     pub(super) fn last_line(&self) -> Option<String> {
         let kept: Vec<u8> = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

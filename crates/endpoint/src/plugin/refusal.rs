@@ -15,7 +15,7 @@ const RETRY_AFTER_S_MAX: f64 = 3600.0;
 /// Shortest text of a profile that counts as a secret: hiding "1" would hide every 1.
 const SECRET_CHARACTERS_MIN: usize = 4;
 
-/// What is being done, and at which end of a copy that leaves a plug-in which does not say.
+/// Operation, and the end of a copy at which an error counts if the plug-in does not say.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doing {
     pub verb: &'static str,
@@ -45,7 +45,7 @@ impl Doing {
     }
 }
 
-/// Why a plug-in did not do what was asked.
+/// Reason for which a plug-in did not carry out a request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Refusal {
@@ -58,7 +58,8 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The error it means while `doing` something. `secrets` are never shown, whoever quotes them.
+    /// Returns the error it means while `doing` something. `secrets` are never shown, even if
+    /// quoted.
     pub(super) fn error(&self, doing: Doing, subject: &str, secrets: &Secrets) -> Error {
         let locus = match self.locus.as_deref() {
             Some("source") => Locus::Source,
@@ -87,7 +88,7 @@ impl Refusal {
     }
 }
 
-/// The kind with this code; what nobody knows is [`ErrorKind::Other`].
+/// Returns the kind with this code; an unknown code is [`ErrorKind::Other`].
 fn kind_of(code: &str) -> ErrorKind {
     match code {
         "not-found" => ErrorKind::NotFound,
@@ -107,7 +108,7 @@ fn kind_of(code: &str) -> ErrorKind {
     }
 }
 
-/// What was given to a plug-in in confidence.
+/// Secrets that were given to a plug-in.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Vec<String>);
 
@@ -122,7 +123,7 @@ impl Secrets {
         Self(secrets)
     }
 
-    /// One line of `text` without secrets, control characters and endless length.
+    /// Returns one line of `text` without secrets and control characters, of limited length.
     pub(super) fn hide(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.0 {

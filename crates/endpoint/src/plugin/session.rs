@@ -38,7 +38,7 @@ const READ_BYTES: usize = PAYLOAD_BYTES_MAX + (4 << 10);
 /// Looks for a cancelled request within the time it may take to end.
 const LOOKS: u32 = 4;
 
-/// How long the exit code and last words of a plug-in are waited for, once its output has ended.
+/// Longest wait for the exit code and last words of a plug-in, once its output has ended.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running plug-in that has said hello. Dead ones stay dead.
@@ -52,12 +52,12 @@ pub(super) struct Session {
     pub quiet: Duration,
     pub secrets: Secrets,
     process: Arc<Process>,
-    /// What reads, writes and watches; all of it ends when the session is dropped.
+    /// Chores that read, write and watch; they end when the session is dropped.
     _running: JoinSet<()>,
 }
 
 impl Session {
-    /// Starts the plug-in and exchanges hellos. `address` is `None` to learn only what it can do.
+    /// Starts the plug-in and exchanges hellos. `address` is `None` to learn only its abilities.
     ///
     /// # Errors
     /// The plug-in's own; [`ErrorKind::NotFound`] and the like when it can't be started,
@@ -130,12 +130,12 @@ impl Session {
         }))
     }
 
-    /// Whether the plug-in is gone.
+    /// Returns whether the plug-in is gone.
     pub(super) fn is_dead(&self) -> bool {
         self.board.fate().is_some()
     }
 
-    /// Whether it ever did what it was asked.
+    /// Returns whether the plug-in ever carried out a request.
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Relaxed)
     }
@@ -144,23 +144,23 @@ impl Session {
         self.answered.store(true, Relaxed);
     }
 
-    /// Why the plug-in is gone.
+    /// Returns why the plug-in is gone.
     pub(super) fn fate(&self) -> String {
         self.board.fate().unwrap_or_else(|| "is gone".to_owned())
     }
 
-    /// Gives up on a plug-in that `reason`: kills it, breaks what is under way.
+    /// Gives up on a plug-in that `reason`: kills it, and fails the requests under way.
     pub(super) fn give_up(&self, reason: &str) {
         self.board.close(reason);
         self.process.kill();
     }
 
-    /// Forgets a request: the plug-in is told, its answer thrown away.
+    /// Forgets a request: the plug-in is notified, its answer discarded.
     pub(super) fn cancel(&self, id: u64) {
         self.board.cancel(id);
     }
 
-    /// The error of a request to a plug-in that is gone.
+    /// Returns the error of a request to a plug-in that is gone.
     pub(super) fn broken(&self, doing: Doing, subject: &str) -> Error {
         doing
             .error(ErrorKind::Unreachable, subject)
@@ -209,9 +209,9 @@ impl Session {
 /// Why there is no conversation.
 #[derive(Debug)]
 pub(super) enum Unstarted {
-    /// Starting it again will not help, or it said itself what is wrong.
+    /// A new start will not help, or the plug-in reported itself what is wrong.
     Refused(Error),
-    /// It died or hung before it said hello.
+    /// The plug-in died or hung before it said hello.
     Died(Error),
 }
 
@@ -224,7 +224,7 @@ impl Unstarted {
     }
 }
 
-/// The greeting, when it is one in a version spoken here.
+/// Returns the greeting, if it is one in a version spoken here.
 fn understood(
     greeted: Result<Value, Refusal>,
     shown: &str,
@@ -282,7 +282,7 @@ impl Ask {
 
 /// Why a plug-in's output was not read on.
 enum Stop {
-    /// It ended, perhaps in the middle of a message.
+    /// The output ended, perhaps in the middle of a message.
     End {
         torn: bool,
     },
@@ -297,7 +297,7 @@ impl Stop {
         }
     }
 
-    /// In words that follow "the plug-in".
+    /// Returns the reason in words that follow "the plug-in".
     async fn reason(
         &self,
         process: &Process,
@@ -323,7 +323,7 @@ impl Stop {
     }
 }
 
-/// How the process ended, which may take a moment longer than its output.
+/// Returns how the process ended, which may take a moment longer than its output.
 async fn ending(process: &Process) -> String {
     const LOOKS_MAX: u32 = 500;
     for _ in 0..LOOKS_MAX {
@@ -335,7 +335,8 @@ async fn ending(process: &Process) -> String {
     "it closed its output".to_owned()
 }
 
-/// Waits for the last words of a process that has ended; somebody it started may keep its standard error open.
+/// Waits for the last words of a process that has ended; a process it started may keep its standard
+/// error open.
 async fn hear_out(complaints: &Complaints) {
     const LOOKS_MAX: u32 = 100;
     for _ in 0..LOOKS_MAX {
@@ -346,7 +347,7 @@ async fn hear_out(complaints: &Complaints) {
     }
 }
 
-/// What a plug-in writes.
+/// Output of a plug-in.
 struct Output {
     pipe: ChildStdout,
     buffer: BytesMut,
@@ -387,7 +388,7 @@ async fn greet(
     address: Option<&[u8]>,
 ) -> Result<Result<Value, Refusal>, Stop> {
     let message = Message::of(&hello(launch, address));
-    // One that has ended is found out below.
+    // A plug-in that has ended is detected below.
     let _ = input.write_all(message.line.as_bytes()).await;
     match output.next().await? {
         Piece::Answer(Answer::Hello(hello)) => Ok(Ok(hello)),
@@ -444,7 +445,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Message>, b
                 continue;
             }
         };
-        // Whoever can't write learns why from what is read.
+        // If writing fails, the output read shows why.
         let Some(message) = message else { return };
         if input.write_all(message.line.as_bytes()).await.is_err() {
             return;
@@ -457,7 +458,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Message>, b
     }
 }
 
-/// Ends a plug-in that does not end what was cancelled.
+/// Ends a plug-in that does not end cancelled requests.
 async fn watch(board: Arc<Board>, process: Arc<Process>, every: Duration) {
     while board.fate().is_none() {
         sleep(every).await;

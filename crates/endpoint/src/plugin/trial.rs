@@ -1,4 +1,4 @@
-//! What must hold of everything a plug-in may say, whatever it says.
+//! Properties that must hold whatever a plug-in says.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Messages of the plug-in protocol (`docs/reference/plugin-protocol.md`): one JSON object a line;
 //! after a line that announces data, its raw bytes.
 //!
-//! [`Decoder`] takes whatever bytes a process writes and believes none of them: it is pure, so that
-//! a fuzzer can play the process.
+//! [`Decoder`] accepts any bytes that a process writes and believes none of them: it is pure, so
+//! that a fuzzer can play the process.
 
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// several streams share a pipe fairly.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 256 << 10;
 
-/// What a plug-in did that the protocol does not allow, in words that follow "the plug-in".
+/// A plug-in's breach of the protocol, in words that follow "the plug-in".
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault(pub String);
 
@@ -31,23 +31,23 @@ impl Fault {
 /// A message of a plug-in.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The first message: what the plug-in is and can do.
+    /// The first message: the plug-in's description and abilities.
     Hello(Value),
     /// Instead of a hello: it can't serve this address.
     Refused(Refusal),
     /// `len` bytes of a range follow.
     Data { id: u64, len: usize },
-    /// It takes so many bytes more of what is written.
+    /// The plug-in accepts so many more bytes of a write.
     Credit { id: u64, bytes: u64 },
-    /// It is still at it.
+    /// The plug-in still works on the request.
     Alive { id: u64 },
-    /// It did what was asked.
+    /// The plug-in carried out the request.
     Done { id: u64, result: Map<String, Value> },
-    /// It could not.
+    /// The plug-in could not do it.
     Failed { id: u64, refusal: Refusal },
 }
 
-/// What a [`Decoder`] makes of the bytes so far.
+/// A piece that a [`Decoder`] makes of the bytes so far.
 #[derive(Debug)]
 pub(super) enum Piece {
     /// A whole line.
@@ -56,7 +56,7 @@ pub(super) enum Piece {
     Payload { id: u64, bytes: Bytes },
 }
 
-/// A line as it is written. Members nobody knows are passed over: a later version may add some.
+/// A line as it is written. Unknown members are ignored: a later version may add some.
 #[derive(Deserialize)]
 struct Line {
     id: Option<u64>,
@@ -161,7 +161,7 @@ impl Decoder {
         Ok(Some(Piece::Answer(answer)))
     }
 
-    /// Whether the output may end here.
+    /// Returns whether the output may end here.
     pub(super) fn is_between_messages(&self, buffer: &BytesMut) -> bool {
         self.payload.is_none() && buffer.is_empty()
     }
@@ -210,7 +210,7 @@ pub(super) fn encode_name(name: &[u8]) -> String {
     text
 }
 
-/// Reads what [`encode_name`] writes; any byte may be written with `%`.
+/// Reads the output of [`encode_name`]; any byte may be written with `%`.
 pub(super) fn decode_name(text: &str) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -30,13 +30,15 @@ pub(super) fn timestamps(mtime: FileTime) -> Timestamps {
     }
 }
 
-/// The mode that a file gets whose owner is not kept: set-user-ID and set-group-ID would lend another one's rights.
+/// Returns the mode of a file whose owner is not kept: set-user-ID and set-group-ID would lend
+/// another one's rights.
 #[must_use]
 pub fn without_lent_rights(mode: u32) -> u32 {
     mode & !0o6000
 }
 
-/// Whether a file system says so of what it does not keep, as SMB, FUSE and FAT do, or that only an owner may change it.
+/// Returns whether an error means that a file system does not keep an attribute, as on SMB, FUSE
+/// and FAT. It may also mean that only an owner may change it.
 #[must_use]
 pub fn is_refused(cause: Errno) -> bool {
     matches!(
@@ -45,7 +47,7 @@ pub fn is_refused(cause: Errno) -> bool {
     )
 }
 
-/// Sets what there is to set of a file, and tells what is refused.
+/// Sets a mode and a time if present, and returns what is refused.
 ///
 /// # Errors
 /// The system's, where it is of another kind.
@@ -67,8 +69,8 @@ pub(super) fn set(
     })
 }
 
-/// Adds to what was refused of a mode and a time what the file system took and has otherwise all the same: some take each mode and
-/// keep their own. A time that is rounded is kept.
+/// Adds to the refused mode and time those that the file system accepted and reports otherwise:
+/// some accept each mode and keep their own. A time that is rounded is kept.
 pub(super) fn not_kept(
     refused: Unkept,
     (mode, mtime): (Option<u32>, Option<FileTime>),
@@ -78,7 +80,7 @@ pub(super) fn not_kept(
     not_kept_of(refused, (mode, mtime), (found.mode(), told))
 }
 
-/// As that, of what was found in another way: a mode, and a time where there is one.
+/// Counts as `not_kept` does, for a mode and perhaps a time that were found in another way.
 #[must_use]
 pub fn not_kept_of(
     refused: Unkept,
@@ -95,8 +97,8 @@ pub fn not_kept_of(
     }
 }
 
-/// The times of a file that changed last then, and was read last as it was found. Some file systems (libfuse 2) take both times, or none
-/// and say nothing.
+/// Returns the times to set: the given last change, and the last read as found. Some file systems
+/// (libfuse 2) set both times, or silently none.
 #[must_use]
 pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
     let last_access = Timespec {
@@ -115,15 +117,15 @@ pub(super) fn set_file_times(file: &File, times: &Timestamps) -> Result<(), Errn
     rustix::fs::futimens(file, &as_last_read(times.last_modification, &found))
 }
 
-/// The same of what lies at a path.
+/// Sets the times of the entry at a path.
 pub(super) fn set_times_at(path: &Path, times: &Timestamps, flags: AtFlags) -> Result<(), Errno> {
     let found = rustix::fs::statat(CWD, path, flags)?;
     let times = as_last_read(times.last_modification, &found);
     rustix::fs::utimensat(CWD, path, &times, flags)
 }
 
-/// Gives an open file its mode and mtime, and tells which of them the file system does not keep. When it was read last stays: purges
-/// go by that. Blocks.
+/// Gives an open file its mode and mtime. Returns which of them the file system does not keep. The
+/// time of its last read stays: purges go by that. Blocks.
 ///
 /// # Errors
 /// The system's.
@@ -131,12 +133,13 @@ pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io:
     let set_mode = |mode| rustix::fs::fchmod(file, mode);
     let set_times = |times: &_| set_file_times(file, times);
     let refused = set((mode, set_mode), (mtime, set_times))?;
-    // What can't be looked at was set all the same.
+    // Attributes that can't be looked at were set all the same.
     let found = file.metadata().ok();
     Ok(found.map_or(refused, |found| not_kept(refused, (mode, mtime), &found)))
 }
 
-/// Gives a directory its mode and mtime, and tells which of them the file system does not keep. Blocks.
+/// Gives a directory its mode and mtime. Returns which of them the file system does not keep.
+/// Blocks.
 ///
 /// # Errors
 /// The system's.
@@ -146,7 +149,7 @@ pub fn seal_directory(path: &Path, entry: &Entry) -> Result<Unkept> {
     let fail = |cause| Error::io("set the attributes of", show(path), cause).at(Locus::Destination);
     let refused = set((entry.mode, set_mode), (entry.mtime, set_times));
     let refused = refused.map_err(|cause| fail(cause.into()))?;
-    // What can't be looked at was set all the same.
+    // Attributes that can't be looked at were set all the same.
     let found = fs::metadata(path).ok();
     Ok(found.map_or(refused, |found| {
         not_kept(refused, (entry.mode, entry.mtime), &found)

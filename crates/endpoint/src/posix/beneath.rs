@@ -1,9 +1,10 @@
 //! Paths that nothing leads out of a directory.
 //!
-//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`, and somebody may put a link in a directory's
-//! place between the look and the use. The kernel resolves each path beneath the directory (`openat2`, `RESOLVE_BENEATH`), and what is
-//! done then is done through the directory it found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one component is
-//! opened after the other, and no link is followed at all.
+//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`. Somebody may
+//! also put a link in a directory's place between the look and the use. The kernel resolves each
+//! path beneath the directory (`openat2`, `RESOLVE_BENEATH`); every operation then goes through the
+//! directory it found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one
+//! component is opened after the other, and no link is followed at all.
 
 use std::{
     ffi::OsStr,
@@ -27,7 +28,8 @@ use rustix::{
 
 use crate::endpoint::join;
 
-/// The file systems of processes, devices, terminals, control groups, keys and tracing, as statfs(2) numbers them.
+/// File systems of processes, devices, terminals, control groups, keys and tracing, as statfs(2)
+/// numbers them.
 const SYSTEM_FILES: [FsWord; 8] = [
     0x9fa0,
     0x6265_6572,
@@ -42,12 +44,12 @@ const SYSTEM_FILES: [FsWord; 8] = [
 /// Whose the files of root are on servers that do not trust it.
 const NOBODY: u32 = 65_534;
 
-/// Which links are followed on the way.
+/// Rule for links on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    /// Those that stay beneath the directory.
+    /// Links that stay beneath the directory.
     Inside,
-    /// None.
+    /// No links.
     Never,
 }
 
@@ -62,16 +64,16 @@ pub struct Beneath {
 /// A path that can be used now.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// How to get there.
+    /// Path to use.
     pub path: PathBuf,
-    /// What people call it, where that is another path.
+    /// Path to show to people, if it differs.
     shown: Option<PathBuf>,
     /// The directory or file the path goes through.
     _through: Option<Arc<OwnedFd>>,
 }
 
 impl Place {
-    /// A path as it is.
+    /// Returns a place at a path as it stands.
     #[must_use]
     pub fn plain(path: PathBuf) -> Self {
         Self {
@@ -81,7 +83,7 @@ impl Place {
         }
     }
 
-    /// What was opened.
+    /// Returns the place of an opened file or directory.
     #[must_use]
     pub fn opened(found: OwnedFd) -> Self {
         Self {
@@ -91,20 +93,20 @@ impl Place {
         }
     }
 
-    /// The same, called so.
+    /// Returns the place with another path to show.
     #[must_use]
     pub fn called(self, shown: PathBuf) -> Self {
         let shown = Some(shown);
         Self { shown, ..self }
     }
 
-    /// What people call it.
+    /// Returns the path to show to people.
     #[must_use]
     pub fn shown(&self) -> &Path {
         self.shown.as_deref().unwrap_or(&self.path)
     }
 
-    /// A name in a directory that was opened.
+    /// Returns the place of a name in an opened directory.
     #[must_use]
     pub fn within(folder: Arc<OwnedFd>, name: &[u8]) -> Self {
         Self {
@@ -140,7 +142,8 @@ impl Beneath {
         Self::open_root_at(path, follow, true)
     }
 
-    /// As [`Self::open_root`], where a link that is the directory's own name counts only if `leads`. Blocks.
+    /// Opens a root as [`Self::open_root`] does; a link that is the directory's own name counts
+    /// only if `leads`. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -164,7 +167,8 @@ impl Beneath {
         Self::open_root_at(path, Follow::Never, false)
     }
 
-    /// Opens a directory that this user made, or this machine's root where the server calls root nobody. Blocks.
+    /// Opens a directory that this user made, or this machine's root if the server calls root
+    /// nobody. Blocks.
     ///
     /// # Errors
     /// The system's; [`Errno::PERM`] where it is somebody else's.
@@ -178,8 +182,8 @@ impl Beneath {
         }
     }
 
-    /// Opens a directory that somebody else named, over no way through what this process has open, and over no link at all if
-    /// `is_judged`. Blocks.
+    /// Opens a directory that another party named. The path must not lead through what this process
+    /// has open, nor over any link if `is_judged`. Blocks.
     ///
     /// # Errors
     /// The system's; [`Errno::LOOP`] where such a link is on the way.
@@ -190,7 +194,7 @@ impl Beneath {
             false => ResolveFlags::NO_MAGICLINKS,
         };
         let root = match openat2(CWD, path, flags, Mode::empty(), resolve) {
-            // Before 5.6 the path is as good as who named it.
+            // Before 5.6 the path is as trustworthy as its author.
             Err(Errno::NOSYS) => openat(CWD, path, flags, Mode::empty())?,
             opened => opened?,
         };
@@ -203,7 +207,8 @@ impl Beneath {
         })
     }
 
-    /// Whether the directory is one of the system's own: of `/proc`, `/sys` and the like, which hold no data of anybody. Blocks.
+    /// Returns whether the directory is one of the system's own: of `/proc`, `/sys` and the like,
+    /// which hold no data of anybody. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -212,12 +217,12 @@ impl Beneath {
         Ok(SYSTEM_FILES.contains(&kind))
     }
 
-    /// Whether somebody removed the directory. Blocks.
+    /// Returns whether somebody removed the directory. Blocks.
     pub(super) fn is_removed(&self) -> bool {
         fstat(&self.root).is_ok_and(|found| found.st_nlink == 0)
     }
 
-    /// The same as on a kernel that has no `openat2`.
+    /// Resolves step by step, as on a kernel that has no `openat2`.
     #[must_use]
     pub fn by_steps(self) -> Self {
         Self {
@@ -229,7 +234,8 @@ impl Beneath {
     /// Opens the directory at `path`, which is made with those above it if `make`. Blocks.
     ///
     /// # Errors
-    /// The system's; [`Errno::XDEV`] and [`Errno::LOOP`] where a link leads out or may not be followed.
+    /// The system's; [`Errno::XDEV`] and [`Errno::LOOP`] if a link leads out or may not be
+    /// followed.
     pub fn folder(&self, path: &[u8], make: bool) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match self.open(path, flags) {
@@ -245,10 +251,10 @@ impl Beneath {
         }
     }
 
-    /// Tells where `path` leads beneath the directory, links followed; its end need not be there yet. Blocks.
+    /// Resolves `path` beneath the directory, links followed; its end need not exist yet. Blocks.
     ///
     /// # Errors
-    /// As [`Beneath::folder`].
+    /// See [`Beneath::folder`].
     pub fn real_path(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
         let (mut there, mut missing) = (path, Vec::new());
         let found = loop {
@@ -272,10 +278,10 @@ impl Beneath {
             .fold(below, |path, name| join(&path, name)))
     }
 
-    /// Opens what lies at `path`. Blocks.
+    /// Opens the entry at `path`. Blocks.
     ///
     /// # Errors
-    /// As [`Beneath::folder`].
+    /// See [`Beneath::folder`].
     pub fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         if self.has_openat2 {
@@ -333,7 +339,7 @@ fn walk(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
             }
             opened => opened?,
         };
-        // With O_PATH, a link is opened itself.
+        // O_PATH opens a link itself.
         if is_link(fstat(&at)?) {
             return Err(Errno::LOOP);
         }
@@ -345,12 +351,12 @@ fn is_link(stat: Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
-/// A path through an open file.
+/// Returns a path through an open file.
 fn through(file: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// Parent and name; the root's name is `.`.
+/// Splits a path into parent and name; the root's name is `.`.
 #[must_use]
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {

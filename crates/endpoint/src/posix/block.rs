@@ -9,7 +9,7 @@ use bytes::Bytes;
 /// Bytes a block has room for, beside [`MARGIN_BYTES`].
 pub(super) const BLOCK_ROOM_BYTES: usize = 1 << 20;
 
-/// Room for what a protocol puts around the content.
+/// Margin for a protocol's bytes around the content.
 const MARGIN_BYTES: usize = 256;
 
 /// Blocks kept for later, all threads together.
@@ -27,7 +27,7 @@ impl Block {
     /// Bytes of content one block has room for.
     pub const BYTES: usize = BLOCK_ROOM_BYTES;
 
-    /// An empty block.
+    /// Returns an empty block.
     #[must_use]
     pub fn new() -> Self {
         let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -35,13 +35,12 @@ impl Block {
         Self { bytes }
     }
 
-    /// What is in it. Growing beyond its room moves it to other memory.
+    /// Returns the block's content. Growth beyond its capacity moves it to other memory.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Shares what is in it. What is little is copied, so that it does not hold on to a whole
-    /// block.
+    /// Shares the content. Little content is copied, so that it does not hold on to a whole block.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         if self.bytes.len() < BLOCK_ROOM_BYTES / 8 {

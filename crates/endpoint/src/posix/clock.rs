@@ -1,4 +1,4 @@
-//! How exactly file systems keep the times of files.
+//! Precision with which file systems keep the times of files.
 
 use std::{
     collections::HashMap,
@@ -11,8 +11,8 @@ use std::{
 use super::{attributes, entry_of, partial};
 use crate::endpoint::FileTime;
 
-/// Steps that clocks of file systems have, in nanoseconds: none, NTFS and SMB, microseconds and milliseconds of FUSE, exFAT, HFS and
-/// some parallel ones, FAT.
+/// Steps of file systems' clocks, in nanoseconds: none, NTFS and SMB, microseconds and milliseconds
+/// of FUSE, exFAT, HFS and some parallel ones, FAT.
 const STEPS_NS: [u32; 7] = [
     1,
     100,
@@ -32,13 +32,13 @@ const PROBE: FileTime = FileTime {
     nanos: 123_456_789,
 };
 
-/// What was learnt of the clocks of file systems, by their device.
+/// Learnt clocks of file systems, by their device.
 #[derive(Debug, Clone, Default)]
 pub struct Clocks(Arc<Mutex<HashMap<u64, Option<u32>>>>);
 
 impl Clocks {
-    /// Returns the step of the times beside `path`, in nanoseconds; `None` where no time can be set. Where nothing can be learnt they
-    /// count as exact. Blocks.
+    /// Returns the step of the times beside `path`, in nanoseconds; `None` if no time can be set.
+    /// If nothing can be learnt, times count as exact. Blocks.
     #[must_use]
     pub fn step_ns(&self, path: &Path) -> Option<u32> {
         let device = fs::symlink_metadata(path).map_or(0, |found| found.dev());
@@ -54,7 +54,7 @@ fn learn(path: &Path) -> std::io::Result<Option<u32>> {
     let probe = partial::own_path(path);
     let file = File::create_new(&probe)?;
     let set = rustix::fs::futimens(&file, &attributes::timestamps(PROBE));
-    // Asked by its name: what is not kept may still be known of what is open.
+    // Ask by name: an open file may still report attributes that are not kept.
     drop(file);
     let found = fs::symlink_metadata(&probe);
     fs::remove_file(&probe)?;

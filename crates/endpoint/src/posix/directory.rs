@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use super::{Posix, beneath::Place, show};
 use crate::{Error, ErrorKind, Locus, Result, endpoint::Boxed};
 
-/// Makes a directory and those above it; says whether it is new. Blocks.
+/// Makes a directory and those above it. Returns whether it is new. Blocks.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] when something else has the name; the system's otherwise.
@@ -44,11 +44,11 @@ pub fn make_directory(path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes a directory that will be written to, and those above it; says whether it is new. A link
-/// that leads to a directory will do only if `follow`. Blocks.
+/// Makes a directory that will be written to, and those above it. Returns whether it is new. A link
+/// to a directory will do only if `follow`. Blocks.
 ///
 /// # Errors
-/// As [`make_directory`].
+/// See [`make_directory`].
 pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
     if !follow && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Err(
@@ -84,14 +84,14 @@ fn open_directory(path: &Path) {
 }
 
 impl Posix {
-    /// As [`Endpoint::keep_private`](crate::Endpoint::keep_private).
+    /// Hides a directory as [`Endpoint::keep_private`](crate::Endpoint::keep_private) does.
     pub(super) fn hide(&self, path: &[u8], mode: u32) -> Boxed<'_, ()> {
         let (this, path) = (self.clone(), path.to_vec());
         let kept = self.blocking(move || {
             let place = this.directory(&path)?;
             let given = fs::metadata(&place.path).map_or(0, |found| found.mode());
             let mode = Mode::from_raw_mode(mode & given & 0o777 | 0o700);
-            // Where modes are not kept, nothing is kept private either.
+            // Without modes, nothing is kept private either.
             let _ = rustix::fs::chmodat(CWD, &place.path, mode, AtFlags::empty());
             Ok(())
         });

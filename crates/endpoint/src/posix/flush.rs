@@ -1,4 +1,5 @@
-//! What a file system says of writes only when a file is closed, and what it holds then.
+//! Write errors that a file system reports only when a file is closed, and the content it then
+//! holds.
 
 #![expect(unsafe_code, reason = "std and rustix drop what close returns")]
 
@@ -16,8 +17,9 @@ use rustix::fs::{Advice, fadvise};
 
 /// Returns the error that closing `file` would end with, if any. The file stays open.
 ///
-/// Quota on NFS and a failed upload of a FUSE file system are told by `close` alone (close(2), notes). Each descriptor of
-/// an open file is flushed when it is closed, so a copy of this one tells it.
+/// Only `close` reports an exceeded quota on NFS and a failed upload of a FUSE file system
+/// (close(2), notes). Each descriptor of an open file is flushed when it is closed, so closing a
+/// copy of this one reports it.
 ///
 /// # Errors
 /// The system's: some of what was written is lost.
@@ -25,22 +27,23 @@ pub fn flush(file: impl AsFd) -> io::Result<()> {
     close(file.as_fd().try_clone_to_owned()?)
 }
 
-/// Closes a file and returns the error that ends with, if any. Some file systems tell it once: whichever descriptor of the file is
-/// closed first hears it, so each one that was written by has to be closed like this.
+/// Closes a file and returns the error that this ends with, if any. Some file systems report it
+/// once, to the first descriptor of the file that is closed. Each descriptor that wrote must
+/// therefore be closed like this.
 ///
 /// # Errors
-/// As [`flush`].
+/// See [`flush`].
 pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
     let descriptor = file.into().into_raw_fd();
-    // SAFETY: the descriptor was owned here, nobody else knows it, and it is not used again.
+    // SAFETY: the descriptor was owned here, no other code knows it, and it is not used again.
     match unsafe { libc::close(descriptor) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Puts a file on the disk and drops what the kernel holds of it: whoever reads it next hears the file system, as far as that keeps no
-/// cache of its own. Blocks.
+/// Puts a file on the disk and drops the kernel's cache of it: the next reader reads from the file
+/// system, as far as that keeps no cache of its own. Blocks.
 ///
 /// # Errors
 /// The system's.
@@ -51,7 +54,7 @@ pub fn drop_cached(path: &Path) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     file.sync_data()?;
-    // Advice alone: where it is not taken, what is read may come from memory.
+    // Advice alone: if it is ignored, the file may be read from memory.
     let _ = fadvise(&file, 0, None, Advice::DontNeed);
     Ok(())
 }

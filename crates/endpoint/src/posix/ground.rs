@@ -1,4 +1,4 @@
-//! Where files are written and read: beneath a root, and through no link.
+//! Access to files beneath a root, through no link.
 
 use std::{
     ffi::OsStr,
@@ -36,7 +36,8 @@ struct Last {
 const OPENED_MAX: Duration = Duration::from_secs(1);
 
 impl Ground {
-    /// Where `path` below `root` is; directories above it are made if `make`. Blocks.
+    /// Returns the place of `path` below `root`, and makes the directories above it if `make`.
+    /// Blocks.
     pub(super) fn place(&self, root: &Path, path: &[u8], make: bool) -> Result<Place> {
         let plain = below(root, path);
         let (parent, name) = split(path);
@@ -51,7 +52,7 @@ impl Ground {
         Ok(Place::within(folder, name).called(plain))
     }
 
-    /// The directory at `path` below `root` itself. Blocks.
+    /// Returns the directory at `path` below `root` itself. Blocks.
     pub(super) fn directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         if path.is_empty() {
@@ -63,8 +64,8 @@ impl Ground {
         Ok(Place::opened(found).called(plain))
     }
 
-    /// Where `path` below `root` is, to be read: beneath the directory that was opened first, whatever came to be in a place of it.
-    /// Blocks.
+    /// Returns the place of `path` below `root` for reading: beneath the directory that was opened
+    /// first, whatever replaced a directory on the path. Blocks.
     pub(super) fn source(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         let (parent, name) = split(path);
@@ -73,7 +74,7 @@ impl Ground {
         Ok(Place::within(folder, name).called(plain))
     }
 
-    /// The directory at `path` below `root`, to be listed. Blocks.
+    /// Returns the directory at `path` below `root`, to be listed. Blocks.
     pub(super) fn source_directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         let beneath = self.beneath(root);
@@ -84,7 +85,7 @@ impl Ground {
         Ok(Place::opened(found).called(plain))
     }
 
-    /// The root, where it was opened and nobody removed it since.
+    /// Returns the opened root, unless somebody removed it since.
     fn known(&self) -> Option<Arc<Beneath>> {
         let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         known.clone().filter(|known| !known.is_removed())
@@ -102,7 +103,7 @@ impl Ground {
         let opened = Beneath::open_root_at(root, Follow::Never, is_first);
         let opened = opened.map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))?;
         let mut known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever was faster opened the same.
+        // A faster thread opened the same root.
         let first = known.take().filter(|known| !known.is_removed());
         let opened = first.unwrap_or_else(|| Arc::new(opened));
         Ok(Arc::clone(known.insert(opened)))
@@ -126,7 +127,7 @@ impl Ground {
     }
 }
 
-/// What is said of a path that can't be come to.
+/// Returns the error for a path that can't be reached.
 fn on_the_way(path: &Path, cause: Errno) -> Error {
     let error = match cause {
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR => {
@@ -139,7 +140,7 @@ fn on_the_way(path: &Path, cause: Errno) -> Error {
     error.at(Locus::Destination)
 }
 
-/// Whether who asks for a list of it named a file, or something below one.
+/// Returns whether the caller asked to list a file, or something below one.
 fn is_or_lies_in_file(path: &Path) -> bool {
     match std::fs::symlink_metadata(path) {
         Ok(found) => found.is_file(),
@@ -147,7 +148,7 @@ fn is_or_lies_in_file(path: &Path) -> bool {
     }
 }
 
-/// What is said of a path that can't be read.
+/// Returns the error for a path that can't be read.
 fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
     let error = match cause {
         Errno::NOTDIR if operation == "list" && is_or_lies_in_file(path) => {
@@ -162,7 +163,7 @@ fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
     error.at(Locus::Source)
 }
 
-/// The path of a name below `root`.
+/// Returns the path of a name below `root`.
 pub(super) fn below(root: &Path, path: &[u8]) -> PathBuf {
     if path.is_empty() {
         return root.to_owned();

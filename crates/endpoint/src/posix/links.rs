@@ -12,8 +12,8 @@ use rustix::{fs::AtFlags, io::Errno};
 use super::{Place, attributes, partial, show, special};
 use crate::{Error, ErrorKind, FileSpec, Locus, Result, unkept::Unkept};
 
-/// Makes a symbolic link under its final name, replacing a file or link, and tells what of it the file system refuses to keep.
-/// Blocks.
+/// Makes a symbolic link under its final name, replacing a file or link. Returns the attributes
+/// that the file system refuses to keep. Blocks.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] where the file system has no links; the system's.
@@ -22,7 +22,7 @@ pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> 
     let fail = |cause| Error::io("make link", show(path), cause).at(Locus::Destination);
     let draft = partial::own_path(path);
     rustix::fs::symlink(OsStr::from_bytes(target), &draft).map_err(|cause| match cause {
-        // What symlink(2) says of file systems that have none.
+        // symlink(2) fails so on file systems without links.
         Errno::PERM | Errno::NOSYS | Errno::NOTSUP | Errno::INVAL => {
             Error::new(ErrorKind::Unsupported, "make link", show(path))
                 .cause(cause)
@@ -45,7 +45,7 @@ pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> 
     })
 }
 
-/// Where a symbolic link points. Blocks.
+/// Returns the target of a symbolic link. Blocks.
 ///
 /// # Errors
 /// The system's.

@@ -17,13 +17,13 @@ const PAGE_ENTRIES: usize = 512;
 
 /// Lists a directory page by page.
 pub struct PosixListing {
-    /// Nothing once it failed: the rest would seem to be the whole.
+    /// `None` after a failure: the rest would seem to be the whole.
     pages: Option<fs::ReadDir>,
     /// Read when it was opened: most directories are small, and this saves a change of threads.
     first: Option<Vec<Entry>>,
-    /// That was all.
+    /// Set at the end of the listing.
     ended: bool,
-    /// The first name that can't be looked at, told when the others were, with how many there are.
+    /// First name that can't be looked at, reported after the others, and the number of such names.
     unseen: Option<(Error, u64)>,
     path: PathBuf,
     follow: bool,
@@ -39,7 +39,7 @@ impl PosixListing {
         Self::acting(Actor::oneself(), &Place::plain(path), follow)
     }
 
-    /// The same; further pages are read with these rights.
+    /// Lists with the rights of `actor`, which reads further pages too.
     pub(super) fn acting(actor: Actor, place: &Place, follow: bool) -> Result<Self> {
         let path = place.shown().to_owned();
         let mut pages = fs::read_dir(&place.path)

@@ -1,4 +1,4 @@
-//! What lies under a name.
+//! Entries under names.
 
 use std::{
     fs::{self, FileType},
@@ -10,7 +10,8 @@ use std::{
 use super::{entry_of, show};
 use crate::{Entry, Error, Result};
 
-/// What a path looks like from outside, to see whether something else came there. SMB and others may number files anew each time.
+/// Attributes of a path from outside, to detect that another file came there. SMB and others may
+/// number files anew each time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Look(Option<(FileType, u64, i64, i64)>);
 
@@ -29,7 +30,7 @@ impl Look {
     }
 }
 
-/// What the system says about a path. Blocks.
+/// Returns the system's facts about a path. Blocks.
 ///
 /// # Errors
 /// Any of the system's but "not found", which is `None`.

@@ -8,7 +8,8 @@ use crate::{Error, ErrorKind, Locus, Result};
 /// Bytes of a name from which on it is looked for after it was given: few are so long.
 const LOOKED_FOR_BYTES: usize = 64;
 
-/// Sees that a file has its final name, where that is so long that a file system may have cut it: two of them would be one.
+/// Checks that a file has its final name, if that is so long that a file system may have cut it:
+/// two of them would be one.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] where nothing has that name.

@@ -1,4 +1,4 @@
-//! Who may read what a process makes.
+//! Read permissions of files that a process makes.
 
 use std::sync::OnceLock;
 
@@ -7,22 +7,22 @@ use rustix::{fs::Mode, process::umask};
 /// The mode bits that new files of this process did not get before.
 static BEFORE: OnceLock<u32> = OnceLock::new();
 
-/// Makes everything that this process makes from now on its user's alone, as long as nobody gives it another mode. For servers: what
-/// they keep is nobody else's to read.
+/// Makes all later files of this process readable by its user alone, unless they get another mode.
+/// For servers: their files are nobody else's to read.
 pub fn keep_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
     // Said twice, the first one counts.
     let _ = BEFORE.set(before.as_raw_mode());
 }
 
-/// Whether a mode lets others do less than those of directories that are made without one most often do.
+/// Returns whether a mode permits others less than the usual mode of a directory made without one.
 #[must_use]
 pub fn hides(mode: u32) -> bool {
     mode & 0o055 != 0o055
 }
 
-/// Returns the mode of what is published without one of its own, where the process keeps to itself what it makes: `all` less what its
-/// user's umask takes away.
+/// Returns the mode of a file published without one of its own, while the process keeps its files
+/// private: `all` less its user's umask.
 #[must_use]
 pub fn published_mode(all: u32) -> Option<u32> {
     BEFORE.get().map(|before| all & !before)

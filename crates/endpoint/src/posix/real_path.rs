@@ -1,11 +1,11 @@
-//! Where paths lead, whatever links are on the way.
+//! Resolves paths through all links.
 
 use std::path::{Path, PathBuf};
 
 use super::show;
 use crate::{Error, Result};
 
-/// Returns where a path leads, of which the end may not exist yet. Blocks.
+/// Resolves a path, whose end need not exist yet. Blocks.
 ///
 /// # Errors
 /// The system's.

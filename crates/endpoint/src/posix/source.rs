@@ -28,7 +28,7 @@ use crate::{
 /// Longest file without a size, in bytes: it is held whole.
 pub(crate) const UNTOLD_BYTES_MAX: u64 = 16 << 20;
 
-/// Files that occupy nothing may have another size than they say up to here, in bytes: those of /sys say a page.
+/// Largest size, in bytes, that a file without blocks may report wrongly: those of /sys say a page.
 const PAGE_BYTES: u64 = 4096;
 
 /// Bytes read in vain that cost less than to zero the memory of a read.
@@ -53,14 +53,16 @@ pub struct SourceFile {
     entry: Entry,
     path: PathBuf,
     sparse: bool,
-    /// When anything of it changed last, be it a time that was put back.
+    /// Time of the last change to anything of it, be it a time that was put back.
     changed: (i64, i64),
-    /// All that it holds, where what is said of its size may not be so: files of /proc say 0, those of /sys a page.
+    /// The whole content, if the reported size may be wrong: files of /proc say 0, those of /sys a
+    /// page.
     untold: Option<Vec<u8>>,
 }
 
 impl SourceFile {
-    /// Opens the file. A link that took its place after it was listed is only followed if `follow`. Blocks.
+    /// Opens the file. If a link replaced it after it was listed, follows it only if `follow`.
+    /// Blocks.
     ///
     /// # Errors
     /// The system's; [`ErrorKind::Changed`] when it is no file any more.
@@ -68,10 +70,10 @@ impl SourceFile {
         Self::open_at(&Place::plain(path), follow)
     }
 
-    /// The same of a place. Blocks.
+    /// Opens the file at a place. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::open`].
+    /// See [`SourceFile::open`].
     pub fn open_at(place: &Place, follow: bool) -> Result<Self> {
         let path = place.shown().to_owned();
         // A pipe that took the file's place must not hang us.
@@ -101,7 +103,8 @@ impl SourceFile {
             return Err(is_none());
         }
         if entry.size > RECEIVED_SEGMENT_BYTES_MIN {
-            // A copy of it may be continued by another run. What was put in its place with the same time and size has not this one.
+            // Another run may continue a copy of it. A replacement with the same time and size has
+            // another version.
             entry.version = Some(format!("{}.{}", metadata.ctime(), metadata.ctime_nsec()).into());
         }
         let sparse = metadata.blocks() * 512 < metadata.len();
@@ -120,7 +123,7 @@ impl SourceFile {
         Ok(source)
     }
 
-    /// Reads what a file holds, whatever it says. For one that is empty this is one call.
+    /// Reads a file's content, whatever its reported size. For an empty file this is one call.
     fn hold_untold(&mut self) -> Result<()> {
         let mut untold = Vec::new();
         let reading = Read::take(&self.file, UNTOLD_BYTES_MAX + 1).read_to_end(&mut untold);
@@ -137,19 +140,19 @@ impl SourceFile {
         Ok(())
     }
 
-    /// As it was when opened.
+    /// Returns the entry as it was when the file was opened.
     #[must_use]
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether it occupies less than its size.
+    /// Returns whether the file occupies less than its size.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         self.sparse
@@ -174,7 +177,8 @@ impl SourceFile {
         })
     }
 
-    /// The first range of data at or after `from` and before `to`; holes lie between. Blocks.
+    /// Returns the first range of data at or after `from` and before `to`; holes lie between.
+    /// Blocks.
     #[must_use]
     pub fn next_data(&self, from: u64, to: u64) -> Option<Range<u64>> {
         if from >= to {
@@ -195,12 +199,12 @@ impl SourceFile {
         Some(start..end.min(to))
     }
 
-    /// Fails unless its size and all of its times are what they were when it was opened. Blocks.
+    /// Fails unless the file's size and all of its times are unchanged since it was opened. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Changed`].
     pub fn confirm(&self) -> Result<()> {
-        // What is held was read at once, and its time may be that of each look.
+        // The held content was read at once, and the file's time may be that of each look.
         if self.untold.is_some() {
             return Ok(());
         }
@@ -226,7 +230,7 @@ impl SourceFile {
     /// Reads the whole file, for small ones. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::read_at`] and [`SourceFile::confirm`].
+    /// See [`SourceFile::read_at`] and [`SourceFile::confirm`].
     pub fn read_whole(&self) -> Result<Whole> {
         let size = usize::try_from(self.entry.size).unwrap_or(usize::MAX);
         let mut data = Vec::with_capacity(size.div_ceil(Block::BYTES));
@@ -256,7 +260,7 @@ impl SourceFile {
     /// Appends `len` bytes from `offset` to `out`, which has room for them. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::read_at`].
+    /// See [`SourceFile::read_at`].
     pub fn append_to(&self, out: &mut Vec<u8>, mut offset: u64, len: usize) -> Result<()> {
         let end = out.len() + len;
         if self.untold.is_some() {
@@ -269,7 +273,7 @@ impl SourceFile {
             let ends_there = offset + missing as u64 >= self.entry.size;
             let spare = out.capacity() - out.len();
             let count = if ends_there || spare <= missing + OVERREAD_BYTES_MAX {
-                // Whatever comes after the end is cut off again, and nothing is zeroed first.
+                // Bytes after the end are cut off again, and nothing is zeroed first.
                 retry_on_intr(|| rustix::io::pread(&self.file, spare_capacity(out), offset))
             } else {
                 let start = out.len();
@@ -292,8 +296,8 @@ impl SourceFile {
     }
 }
 
-/// Bytes of the first block of a range: where many begin at once, none waits until all have read
-/// more than a new connection sends in its first round trips.
+/// Bytes of the first block of a range: if many ranges begin at once, none waits until all have
+/// read more than a new connection sends in its first round trips.
 const FIRST_BLOCK_BYTES: usize = 128 << 10;
 
 /// A local file read by ranges for a remote destination.

@@ -67,7 +67,7 @@ impl PosixWriter {
 }
 
 impl PosixWriter {
-    /// Writes a segment from `rest` and `body`, and leaves in `rest` what belongs to the next.
+    /// Writes a segment from `rest` and `body`, and leaves in `rest` the bytes of the next.
     async fn write_one(
         &self,
         index: u64,
@@ -185,7 +185,7 @@ impl Writer for PosixWriter {
 
     fn discard(&self) -> Boxed<'_, ()> {
         Box::pin(async {
-            // Nobody is told where that can't be: it is looked for again.
+            // A failure here is not reported: the next run looks for the name again.
             let _ = self.actor.run(|| {
                 self.draft.discard();
                 Ok(())

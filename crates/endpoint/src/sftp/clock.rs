@@ -1,4 +1,4 @@
-//! How exactly file systems behind a server keep the times of files.
+//! Precision with which file systems behind a server keep the times of files.
 
 use std::collections::HashMap;
 
@@ -22,15 +22,16 @@ use crate::{
     trial::{PROBE, SECOND_NS},
 };
 
-/// Where a file system's number stands in the answer to statvfs, in bytes (PROTOCOL, section 4.4).
+/// Offset of a file system's number in the answer to statvfs, in bytes (PROTOCOL, section 4.4).
 const NUMBER_AT: usize = 64;
 
-/// What was learnt of the clocks of file systems, by their number. Where the server tells none, all count as one.
+/// Learnt clocks of file systems, by their number. If the server reports no number, all file
+/// systems count as one.
 pub(super) type Clocks = Mutex<HashMap<u64, Option<u32>>>;
 
 impl Remote {
-    /// Returns the step of the times beside `full`, in nanoseconds; `None` where no time can be set. Where nothing can be learnt they
-    /// count as kept to the second.
+    /// Returns the step of the times beside `full`, in nanoseconds; `None` if no time can be set.
+    /// If nothing can be learnt, times count as kept to the second.
     pub(super) async fn time_step_ns(&self, full: &[u8]) -> Result<Option<u32>> {
         let number = self.file_system(full).await?;
         let mut known = self.clocks.lock().await;
@@ -42,7 +43,7 @@ impl Remote {
         Ok(step_ns)
     }
 
-    /// The number of the file system that a path lies in.
+    /// Returns the number of the file system that a path lies in.
     async fn file_system(&self, full: &[u8]) -> Result<u64> {
         let session = self.session().await?;
         if !session.statvfs {

@@ -34,17 +34,17 @@ use crate::{
 /// Bytes a server copies in one request: nothing else is answered on its connection meanwhile.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// Where a file lies, and as what it is shown: an unfinished copy as what it becomes.
+/// Path of a file, and the path shown for it: an unfinished copy is shown as the file it becomes.
 #[derive(Debug, Clone)]
 pub(super) struct FilePath {
     pub(super) full: Vec<u8>,
     pub(super) shown: Vec<u8>,
-    /// It is made for nobody else to read, and gets its mode in the end.
+    /// Set if the file is made for nobody else to read, and gets its mode in the end.
     is_private: bool,
 }
 
 impl FilePath {
-    /// A file of people's own.
+    /// Returns the path of an ordinary file.
     pub(super) fn of(full: Vec<u8>) -> Self {
         let shown = full.clone();
         Self {
@@ -54,7 +54,8 @@ impl FilePath {
         }
     }
 
-    /// The unfinished copy at `full` of what becomes `shown` and gets a mode in the end if `spec` says one.
+    /// Returns the path of the unfinished copy at `full` of the future `shown`. It gets a mode in
+    /// the end if `spec` names one.
     pub(super) fn unfinished(full: Vec<u8>, shown: &[u8], spec: &FileSpec) -> Self {
         Self {
             full,
@@ -68,7 +69,7 @@ impl FilePath {
 pub(super) struct OpenFile {
     pub(super) remote: Arc<Remote>,
     pub(super) path: FilePath,
-    /// For the first time; afterwards the file must be there and keep what it holds.
+    /// Flags of the first open; afterwards the file must exist and keep its content.
     flags: u32,
     /// The connection that a small file's bytes take; large ones take those with room.
     home: Option<Lease>,
@@ -161,7 +162,7 @@ impl OpenFile {
         }
     }
 
-    /// The address of the file for people.
+    /// Returns the address of the file for people.
     pub(super) fn show(&self) -> String {
         self.remote.show(&self.path.shown)
     }
@@ -171,7 +172,8 @@ impl OpenFile {
         self.opened.lock().await.fill(None);
     }
 
-    /// Closes it on all connections. Servers tell there of what they could not write: quotas, broken uploads.
+    /// Closes the file on all connections. Servers report failed writes there: quotas, broken
+    /// uploads.
     pub(super) async fn close(&self) -> Result<()> {
         let opened = std::mem::take(&mut *self.opened.lock().await);
         let mut outcome = Ok(());
@@ -198,7 +200,7 @@ impl OpenFile {
         }
     }
 
-    /// Sets what it has, such as its size.
+    /// Sets attributes, such as the size.
     pub(super) async fn set(&self, attributes: &Attributes) -> Result<()> {
         let opened = self.handle().await?;
         let request = Request::new(FSETSTAT)
@@ -207,7 +209,7 @@ impl OpenFile {
         self.written(opened.session.ask(request).await).await
     }
 
-    /// Flushes what was written to the server's disk; says whether the server can.
+    /// Flushes the file to the server's disk. Returns whether the server can.
     pub(super) async fn sync(&self) -> Result<bool> {
         let opened = self.handle().await?;
         if !opened.session.fsync {
@@ -224,7 +226,7 @@ impl OpenFile {
         }
     }
 
-    /// The connection for a stream, and what holds its place there.
+    /// Returns the connection for a stream, and the lease of its place there.
     pub(super) fn place(&self) -> (usize, Option<Lease>) {
         match &self.home {
             Some(home) => (home.slot(), None),
@@ -269,7 +271,7 @@ impl OpenFile {
         Ok((summer.sum(), offset))
     }
 
-    /// Lets the server copy this file, which must be what `spec` says, into another.
+    /// Lets the server copy this file, which must match `spec`, into another.
     pub(super) async fn copy_to(&self, to: &Self, spec: &FileSpec) -> Result<()> {
         let entry = self.stat().await?;
         let same_time = match (entry.mtime, spec.mtime) {
@@ -301,7 +303,7 @@ impl OpenFile {
             start = end;
         }
         if !self.ends_as(&entry).await? {
-            // Whoever reads it sees what it holds.
+            // Its reader sees what it holds.
             return Err(unsupported("copy on the server to", to.show()));
         }
         let found = to.stat().await?.size;
@@ -351,8 +353,8 @@ impl OpenFile {
         self.remote.dress(&self.path, attributes).await
     }
 
-    /// Sends all that a small file needs before the first answer: the server works in that order, and
-    /// whoever renames it afterwards has heard that each step went well.
+    /// Sends all requests that a small file needs before the first answer. The server works in that
+    /// order, and the later rename waits for the success of each step.
     async fn write_at_once(&self, spec: &FileSpec, data: Vec<Bytes>) -> Result<()> {
         let Opened { session, handle } = self.handle().await?;
         let mut batch = Batch::new(&session);
@@ -370,7 +372,7 @@ impl OpenFile {
         let attributes = attributes_of(spec.mode, spec.mtime);
         let set = Request::new(FSETSTAT).string(&handle);
         let set = batch.add(set.attributes(&attributes));
-        // From here on the handle may be another file's.
+        // The handle may be another file's from here on.
         self.forget().await;
         let close = batch.add(Request::new(CLOSE).string(&handle));
         let look = batch.add(Request::new(STAT).string(&self.path.full));

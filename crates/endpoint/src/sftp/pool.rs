@@ -1,8 +1,9 @@
-//! Several connections to one host: what one carries ends at SSH's own window (2 MiB a round trip)
-//! and at one processor's cipher.
+//! Several connections to one host: one is limited by SSH's own window (2 MiB a round trip) and by
+//! one processor's cipher.
 //!
-//! Each costs a key exchange, some 50 ms of processor time at either end with what OpenSSH has
-//! proposed since 9.0. Where the window is no limit, as many are made as processors can use.
+//! Each costs a key exchange, some 50 ms of processor time at either end with the algorithms that
+//! OpenSSH has proposed since 9.0. If the window is no limit, as many are made as processors can
+//! use.
 
 use std::{
     num::NonZero,
@@ -28,10 +29,10 @@ const ROOM: usize = 16;
 /// A shorter round trip makes a window of 2 MiB carry a gigabyte a second and more.
 const NEAR: Duration = Duration::from_millis(2);
 
-/// Processors that a connection to a near host keeps busy here: what encrypts, and what reads and sums.
+/// Processors here that a connection to a near host keeps busy: one encrypts, one reads and sums.
 const PROCESSORS_A_SESSION: usize = 2;
 
-/// What is to travel on a connection.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     /// A small file, of which many are under way at once.
@@ -41,8 +42,8 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Room it takes. On a far path two fill a window, whatever they are; on a near one small files
-    /// mostly wait for one another's answers, and four ranges keep a cipher busy.
+    /// Returns the room it needs. On a far path two fill a window, whatever they are. On a near one
+    /// small files mostly wait for one another's answers, and four ranges keep a cipher busy.
     fn room(self, is_near: bool) -> usize {
         match (is_near, self) {
             (false, Self::SmallFile | Self::Range) => ROOM / 2,
@@ -69,7 +70,7 @@ fn is_near(round_trip: Option<Duration>) -> bool {
 /// carry the bytes of files, and are made when there are streams for them.
 pub(super) struct Pool {
     host: Host,
-    /// To propose instead of what `ssh` would.
+    /// Ciphers to propose instead of those of `ssh`.
     ciphers: Option<String>,
     is_near: bool,
     slots: [Slot; SESSIONS_MAX],
@@ -82,7 +83,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Slot {
     session: Mutex<Option<Arc<Session>>>,
-    /// Room that is taken.
+    /// Occupied room.
     taken: AtomicUsize,
 }
 
@@ -108,7 +109,7 @@ impl Drop for Lease {
 }
 
 impl Pool {
-    /// A pool whose first connection is there.
+    /// Returns a pool that has its first connection.
     pub(super) fn new(host: Host, ciphers: Option<String>, first: Session) -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(2, NonZero::get);
         let usable = sessions_worth(first.round_trip, processors);
@@ -125,8 +126,8 @@ impl Pool {
         })
     }
 
-    /// A place for one more stream: on the first connection with room, so that few are made, or on
-    /// the one with the most.
+    /// Returns a place for one more stream: on the first connection with room, so that few are
+    /// made, or on the one with the most.
     pub(super) fn lease(self: &Arc<Self>, stream: Stream) -> Lease {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = |slot: usize| self.slots[slot].taken.load(Relaxed);
@@ -144,8 +145,8 @@ impl Pool {
         }
     }
 
-    /// The living connection of a slot; a broken or missing one is made. Where the host refuses one
-    /// more, the first has to do.
+    /// Returns the living connection of a slot, and makes a broken or missing one. If the host
+    /// refuses one more, returns the first.
     pub(super) async fn session(&self, slot: usize) -> Result<Arc<Session>> {
         let slot = if slot < self.usable.load(Relaxed) {
             slot
@@ -174,7 +175,7 @@ impl Pool {
     }
 }
 
-/// One value for each slot.
+/// Values by slot.
 pub(super) type EachSlot<T> = [Option<T>; SESSIONS_MAX];
 
 #[cfg(test)]

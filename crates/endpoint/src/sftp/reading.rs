@@ -1,7 +1,7 @@
-//! Reading files of a server: many requests under way, and one for what lies behind the end that is told.
+//! Reads files of a server: many requests under way, and one behind the reported end.
 //!
-//! The size of a file may not be so: files of /proc say 0, a log grows, and servers err. A file is whole when nothing
-//! comes behind its last byte.
+//! The reported size of a file may be wrong: files of /proc say 0, a log grows, and servers err. A
+//! file is whole when nothing follows its last byte.
 
 use std::{ops::Range, sync::Arc};
 
@@ -58,8 +58,9 @@ impl OpenFile {
         Ok(summer.sum())
     }
 
-    /// Asks at once for all of a small file that should look like `listed`, what lies behind it, how it looks then, and
-    /// that it be closed. `None` where it looks otherwise, or anything goes otherwise than hoped.
+    /// Requests at once all of a small file that should look like `listed`, the bytes behind it,
+    /// its attributes then, and its closing. Returns `None` if it looks otherwise, or anything
+    /// fails.
     pub(super) async fn read_at_once(&self, listed: &Entry) -> Result<Option<Whole>> {
         let Opened { session, handle } = self.handle().await?;
         let mut batch = Batch::new(&session);
@@ -74,7 +75,7 @@ impl OpenFile {
         }
         let behind = batch.add(Request::new(READ).string(&handle).u64(offset).u32(1));
         let stat = batch.add(Request::new(FSTAT).string(&handle));
-        // From here on the handle may be another file's.
+        // The handle may be another file's from here on.
         self.forget().await;
         let closed = batch.add(Request::new(CLOSE).string(&handle));
         batch.send().await?;
@@ -108,10 +109,12 @@ impl OpenFile {
         )
     }
 
-    /// Reads a file whole that doesn't look as it was listed, or that the server gives in other pieces.
+    /// Reads a file whole that does not look as listed, or that the server delivers in other
+    /// pieces.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] where another size was told than there is, but for a file that seems to be empty.
+    /// [`ErrorKind::Changed`] if the reported size is wrong, except for a file that seems to be
+    /// empty.
     pub(super) async fn read_whole(&self) -> Result<Whole> {
         let mut entry = self.stat().await?;
         if entry.kind != Kind::File {
@@ -125,7 +128,7 @@ impl OpenFile {
         if size == entry.size {
             self.confirm(&entry).await?;
         }
-        // One of /proc was read until nothing came, and its time may be that of each look.
+        // A file of /proc was read to its end, and its time may be that of each look.
         entry.size = size;
         let mut summer = Summer::default();
         data.iter().for_each(|bytes| summer.add(bytes));
@@ -136,7 +139,7 @@ impl OpenFile {
         })
     }
 
-    /// Reads what a file holds that says it is empty.
+    /// Reads the content of a file that is reported as empty.
     async fn read_untold(&self) -> Result<Vec<Bytes>> {
         let Opened { session, handle } = self.handle().await?;
         let (mut data, mut offset) = (Vec::new(), 0);
@@ -171,7 +174,7 @@ impl OpenFile {
         ))
     }
 
-    /// Whether nothing lies behind the last byte of what still looks like `entry`.
+    /// Returns whether nothing follows the last byte of a file that still looks like `entry`.
     ///
     /// # Errors
     /// [`ErrorKind::Changed`] if it looks otherwise.
@@ -191,7 +194,7 @@ impl OpenFile {
     }
 }
 
-/// Whether nothing is left to read.
+/// Returns whether nothing is left to read.
 fn is_end(reply: &Reply) -> bool {
     match reply {
         Reply::Data(bytes) => bytes.is_empty(),

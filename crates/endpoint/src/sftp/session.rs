@@ -1,7 +1,7 @@
-//! One `ssh -s HOST sftp` process with many requests under way at once.
+//! A session over one `ssh -s HOST sftp` process, with many requests under way at once.
 //!
-//! `ssh` brings everything people have set up: `ssh_config`, keys, agent, `known_hosts`,
-//! `ProxyJump`. An own client of the protocol, because names must be allowed to be any bytes.
+//! `ssh` brings people's whole setup: `ssh_config`, keys, agent, `known_hosts`, `ProxyJump`. The
+//! client of the protocol is our own, because names must be allowed to be any bytes.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,16 +32,16 @@ use crate::{
     ssh::{self, Complaints},
 };
 
-/// Nothing came back for this long: the connection counts as dead.
+/// Time without an answer after which the connection counts as dead.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Longest to wait for a connection: a slow handshake through a jump host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Batches of requests waiting to be written: 8 MiB of payload at most where each is one write.
+/// Batches of requests waiting to be written: 8 MiB of payload at most if each is one write.
 const QUEUED_BATCHES: usize = 32;
 
-/// Bytes read ahead of a packet. Little, since what is read ahead is copied once more.
+/// Bytes read ahead of a packet. Few, since they are copied once more.
 const AHEAD_BYTES: usize = 16 << 10;
 
 /// Bytes a pipe to `ssh` is to hold: without more room than the usual 64 KiB, each request wakes
@@ -54,10 +54,11 @@ const PACKET_BYTES_MAX: usize = 256 << 10;
 /// Packets from so many bytes on are read into blocks of memory that are used again.
 const BLOCK_FROM: usize = 128 << 10;
 
-/// Payload a server takes that doesn't tell its limits (draft-ietf-secsh-filexfer-02, section 3).
+/// Payload accepted by a server that does not report its limits (draft-ietf-secsh-filexfer-02,
+/// section 3).
 const PAYLOAD_BYTES_DEFAULT: u32 = 32 << 10;
 
-/// Characters that are shown of what is no answer.
+/// Characters shown of an output that is no answer.
 const SHOWN_MAX: usize = 80;
 
 type Waiting = Mutex<HashMap<u32, oneshot::Sender<Reply>>>;
@@ -78,7 +79,7 @@ pub(super) struct Session {
     pub copy_data: bool,
     /// The server sets attributes of links themselves.
     pub lsetstat: bool,
-    /// How long the answer to a small request took.
+    /// Round-trip time of a small request.
     pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
     _running: JoinSet<()>,
@@ -86,7 +87,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects, proposing `ciphers` where there are any.
+    /// Connects, and proposes `ciphers` if there are any.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
@@ -104,7 +105,7 @@ impl Session {
         };
         let mut running = JoinSet::new();
         let complaints = Complaints::collect(complaints, &mut running);
-        // Less will do where the system gives no more.
+        // Less will do if the system gives no more.
         let _ = rustix::pipe::fcntl_setpipe_size(&input, PIPE_BYTES);
         let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_BYTES);
         let mut output = BufReader::with_capacity(AHEAD_BYTES, output);
@@ -172,7 +173,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the connection broke.
+    /// Returns whether the connection broke.
     pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
@@ -258,7 +259,7 @@ impl Asked<'_> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// As [`Session::ask`].
+    /// See [`Session::ask`].
     pub(super) async fn reply(self) -> Result<Reply> {
         let session = self.ticket.session;
         match timeout(ANSWERED_WITHIN, self.receiver).await {
@@ -300,9 +301,9 @@ fn command(host: &Host, ciphers: Option<&str>) -> Command {
 
 /// Why there is no server.
 enum NoServer {
-    /// It hung up.
+    /// The server hung up.
     Ended,
-    /// A shell says something first, and what comes then can't be told from it.
+    /// A shell printed something first, and the protocol can't be told from it.
     Says(String),
 }
 
@@ -311,7 +312,7 @@ async fn greet(
     input: &mut ChildStdin,
     output: &mut BufReader<impl AsyncRead + Unpin>,
 ) -> Result<Vec<String>, NoServer> {
-    // Where it hung up, reading says so.
+    // If the server hung up, reading reports it.
     let _ = input.write_all(&[0, 0, 0, 5, INIT, 0, 0, 0, 3]).await;
     let _ = input.flush().await;
     let first = output.fill_buf().await.unwrap_or_default();
@@ -329,7 +330,7 @@ async fn greet(
     extensions_in(packet).ok_or(NoServer::Ended)
 }
 
-/// The extensions that a greeting names.
+/// Returns the extensions that a greeting names.
 fn extensions_in(mut packet: Bytes) -> Option<Vec<String>> {
     let (&kind, _) = packet.split_first()?;
     if kind != VERSION {
@@ -389,7 +390,7 @@ async fn read_all(
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&id);
         if let Some(sender) = sender {
-            // Nobody waits for the answer of a cancelled request.
+            // No caller waits for the answer of a cancelled request.
             let _ = sender.send(reply);
         }
     }

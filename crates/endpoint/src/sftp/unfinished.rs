@@ -1,4 +1,4 @@
-//! Unfinished copies of small files, which nobody else made.
+//! Unfinished copies of small files, made by this writer alone.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::{
 pub(super) struct Unfinished {
     pub(super) file: OpenFile,
     pub(super) partial: Vec<u8>,
-    /// What lies under the name that was tried first.
+    /// Copy under the name that was tried first.
     pub(super) beside: Option<Vec<u8>>,
 }
 
 impl Remote {
-    /// Opens an unfinished copy that is not there yet: what lies under its name, which can be foretold, may be a link, another user's,
-    /// or what a killed copy left. Then it gets a name that nobody knows.
+    /// Opens an unfinished copy that does not exist yet. Its name can be guessed: it may belong to
+    /// a link, another user, or a killed copy. Then the copy gets a name that nobody knows.
     pub(super) async fn open_unfinished<F>(
         self: &Arc<Self>,
         full: &[u8],
@@ -48,7 +48,7 @@ impl Remote {
             }
             Err(error) => error,
         };
-        // The protocol has no word for what is there already.
+        // The protocol has no code for a file that exists already.
         if !matches!(
             refused.kind(),
             ErrorKind::Other | ErrorKind::PermissionDenied
@@ -66,7 +66,7 @@ impl Remote {
         }
     }
 
-    /// Removes what a killed copy left beside what has its name now.
+    /// Removes what a killed copy left beside the file that has its name now.
     pub(super) async fn clear(&self, beside: Option<Vec<u8>>) {
         if let Some(beside) = beside {
             let _ = self.ask(Request::new(REMOVE).string(&beside)).await;

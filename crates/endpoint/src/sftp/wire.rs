@@ -37,7 +37,7 @@ const EXTENDED_REPLY: u8 = 201;
 pub(super) const OPEN_READ: u32 = 1;
 pub(super) const OPEN_WRITE: u32 = 2;
 pub(super) const OPEN_CREATE: u32 = 8;
-/// Nothing may be there that it would make.
+/// Flag to fail if the file exists.
 pub(super) const OPEN_NEW: u32 = 0x20;
 
 const ATTR_SIZE: u32 = 1;
@@ -87,7 +87,7 @@ impl Request {
         self
     }
 
-    /// A last string, in pieces that are sent as they are, without a copy.
+    /// Adds a last string, in pieces that are sent unchanged, without a copy.
     pub(super) fn payload(self, pieces: Vec<Bytes>) -> Self {
         let len: usize = pieces.iter().map(Bytes::len).sum();
         let mut request = self.u32(u32::try_from(len).unwrap_or(u32::MAX));
@@ -95,7 +95,7 @@ impl Request {
         request
     }
 
-    /// Appends the packet, in pieces, to what is to be sent.
+    /// Appends the packet, in pieces, to the output.
     pub(super) fn send_to(self, id: u32, out: &mut Vec<Bytes>) {
         let payload: usize = self.payload.iter().map(Bytes::len).sum();
         let len = u32::try_from(1 + 4 + self.body.len() + payload).unwrap_or(u32::MAX);
@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-/// What an SFTP server says about a file.
+/// Attributes of a file, as an SFTP server reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub size: Option<u64>,
@@ -191,7 +191,7 @@ pub(super) enum Reply {
     Extended(Bytes),
 }
 
-/// Reads a packet without its length: the id and the reply; `None` when it makes no sense.
+/// Reads a packet without its length: the id and the reply; `None` if it is malformed.
 pub(super) fn read_reply(mut packet: Bytes) -> Option<(u32, Reply)> {
     let kind = packet.try_get_u8().ok()?;
     let id = get_u32(&mut packet)?;

@@ -19,23 +19,23 @@ use crate::{
     ledger::{Claim, Head, Kept, Ledger},
 };
 
-/// Bytes of a segment, and so what a crash loses for each lane.
+/// Bytes of a segment, and so the loss of each lane in a crash.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// A server gives no receipt for what it holds.
+/// Receipt in the ledger: a server gives none for what it holds.
 const RECEIPT: &str = "-";
 
 /// A large file being written to a server.
 pub(super) struct SftpWriter {
     file: OpenFile,
     full: Vec<u8>,
-    /// What its unfinished copy has in its name, which no other writer has.
+    /// Word in the unfinished copy's name, which no other writer has.
     word: String,
-    /// What had the final name when it began.
+    /// Entry with the final name when the writer began.
     before: Option<Entry>,
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,
-    /// None where another process has it: this copy can't be continued then.
+    /// Ledger of the copy. `None` if another process has it: this copy can't be continued then.
     ledger: BlockingMutex<Option<Ledger>>,
 }
 
@@ -83,7 +83,7 @@ async fn write_segment(
     Ok(sum)
 }
 
-/// Takes over what another machine noted.
+/// Adopts the note of another machine.
 pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -> Result<()> {
     let path = ledger_path(remote, full, spec);
     Ledger::adopt(&path, &spec.identity(), note)
@@ -152,7 +152,7 @@ impl SftpWriter {
         }
     }
 
-    /// Fails where something has the final name that was not there when this copy began, and is not the same: another
+    /// Fails if another file got the final name since this copy began, and differs: another
     /// finished first.
     async fn refuse_overtaken(&self) -> Result<()> {
         let remote = &self.file.remote;
@@ -202,8 +202,8 @@ impl SftpWriter {
     }
 }
 
-/// The noted segments that the server's file holds, read back: the note alone may be of a file that
-/// was lost.
+/// Returns the noted segments that the server's file holds, read back: the note alone may be of a
+/// file that was lost.
 async fn still_held(file: &OpenFile, size: Option<u64>, noted: Vec<Kept>) -> Result<Vec<Kept>> {
     let there = file.stat().await?.size;
     let size = size.unwrap_or(there);

@@ -1,4 +1,4 @@
-//! What a web server lists: nginx's index as JSON, or the links of a page.
+//! Listings of web servers: nginx's index as JSON, or the links of a page.
 
 use std::{collections::BTreeSet, sync::Arc, vec};
 
@@ -15,10 +15,11 @@ use crate::{
     web::{Call, Pages, check_coding, check_status, decode, read_whole, text_of},
 };
 
-/// Files asked for at once: a page of links tells names only.
+/// Files asked for at once: a page of links has names only.
 const QUESTIONS_AT_ONCE: usize = 16;
 
-/// A number from here on is no time in seconds: as one in milliseconds it is one of our days, as one in seconds of the year 5138.
+/// Smallest number that is no time in seconds: in milliseconds it is a time of our days, in seconds
+/// one of the year 5138.
 const SECONDS_END: i64 = 100_000_000_000;
 
 /// Entries of one page of a listing.
@@ -38,7 +39,7 @@ pub(super) struct SiteListing {
     pages: Arc<Pages>,
     path: Vec<u8>,
     entries: vec::IntoIter<Entry>,
-    /// The index told sizes and times; otherwise each file is asked for its own.
+    /// Set if the index reported sizes and times; otherwise each file is asked for its own.
     is_told: bool,
 }
 
@@ -95,8 +96,8 @@ impl SiteListing {
         })
     }
 
-    /// The entry a file itself tells. A file that can't be looked at, or is not there, is listed: whoever reads it
-    /// will be told why.
+    /// Returns the entry that a file itself reports. A file that can't be looked at, or is not
+    /// there, is listed: its reader gets the reason.
     async fn ask(&self, entry: Entry) -> Entry {
         if self.is_told || entry.kind == Kind::Directory {
             return entry;
@@ -122,7 +123,7 @@ impl Listing for SiteListing {
     }
 }
 
-/// What an index in JSON tells, and whether it tells all sizes.
+/// Returns the entries of an index in JSON, and whether it reports all sizes.
 fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
     // Names are bytes, and servers write them as they are.
     let is_text = std::str::from_utf8(text).is_ok();
@@ -155,8 +156,8 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
     Some((entries.collect(), is_told))
 }
 
-/// A time as nginx writes it, or as other servers do: as RFC 3339, or as seconds since 1970. What is anything else is not known: the file is
-/// asked for it.
+/// Reads a time as nginx or other servers write it: as RFC 3339, or as seconds since 1970. Any
+/// other form is unknown: the file is asked for it.
 fn time_of(told: &serde_json::Value) -> Option<FileTime> {
     if let Some(text) = told.as_str() {
         return dates::parse_http(text).or_else(|| dates::parse_rfc3339(text));
@@ -165,10 +166,11 @@ fn time_of(told: &serde_json::Value) -> Option<FileTime> {
     secs.map(|secs| FileTime { secs, nanos: 0 })
 }
 
-/// Letters that stand for bytes that are no text, the byte added; nobody's letters are here.
+/// First of the code points that stand for bytes that are no text; the byte is added. Nobody's
+/// letters are here.
 const BYTES: u32 = 0x10_fe00;
 
-/// Text in which a letter stands for each byte that is none.
+/// Returns text in which a letter stands for each byte that is none.
 fn marked(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -179,7 +181,7 @@ fn marked(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that [`marked`] made this text of.
+/// Returns the bytes from which [`marked`] made this text.
 fn unmarked(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for letter in text.chars() {
@@ -193,15 +195,16 @@ fn unmarked(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Whether a page lacks its end. One that never began as a page may end where its answer does, if that end was said.
+/// Returns whether a page lacks its end. A document that never began as a page may end where its
+/// answer does, if the answer's end was reported.
 fn is_cut(page: &[u8], has_end: bool) -> bool {
     let page = page.to_ascii_lowercase();
     let has = |tag: &[u8]| page.windows(tag.len()).any(|found| found == tag);
     !has(b"</html") && (has(b"<html") || !has_end)
 }
 
-/// What the links of a page show below its own address. What no name can stand for is among it: whoever copies it says
-/// that it is left out.
+/// Returns the entries below the page's own address that its links show. Links that can't be a name
+/// are included: the caller reports them as left out.
 ///
 /// # Errors
 /// Why that would not be all of it, and what to try.
@@ -229,7 +232,8 @@ fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static st
     let mut seen = BTreeSet::new();
     let mut entries = Vec::new();
     for link in links {
-        // Another view of a file that is listed, or what the page of a listed directory will show.
+        // Either another view of a listed file, or a file that the page of a listed directory will
+        // show.
         let is_listed = link
             .inside
             .as_ref()
@@ -241,7 +245,8 @@ fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static st
     Ok(entries)
 }
 
-/// Whether a query asks for more of a list than its first page; others ask for another order.
+/// Returns whether a query asks for more of a list than its first page; others ask for another
+/// order.
 fn asks_for_more(query: &str) -> bool {
     query.split(['&', ';']).any(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -264,16 +269,16 @@ struct Link {
 }
 
 impl Link {
-    /// Whether it is a name, and no way to something else.
+    /// Returns whether the name is plain, and no path to something else.
     fn is_plain(&self) -> bool {
         self.inside.is_none() && !self.name.contains(&b'/') && !self.name.contains(&0)
     }
 }
 
-/// Where a page lies, by which its links are understood (RFC 3986, section 5).
+/// Address of a page, against which its links are resolved (RFC 3986, section 5).
 struct Folder<'a> {
     host: &'a str,
-    /// With a slash at both ends, and no escapes.
+    /// Path with a slash at both ends, and no escapes.
     path: Vec<u8>,
 }
 
@@ -287,8 +292,8 @@ impl<'a> Folder<'a> {
         }
     }
 
-    /// What a link shows below the folder; nothing if it leads elsewhere, as those to the folder above, to other hosts and
-    /// to the same page in another order do.
+    /// Returns the entry below the folder to which a link leads. Returns `None` for links
+    /// elsewhere: to the folder above, to other hosts, to the same page in another order.
     fn link(&self, link: &str) -> Option<Link> {
         let link = html::unescape(link);
         let path = self.on_this_host(&link)?;
@@ -303,7 +308,7 @@ impl<'a> Folder<'a> {
             return None;
         }
         if end < path.len() {
-            // Servers that escape nothing have such names too: whoever asks for it finds out.
+            // Servers that escape nothing have such names too; reading them shows it.
             let whole = [&*name, &*unescaped(&path[end..])].concat();
             return Some(Link {
                 name: whole,
@@ -319,7 +324,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// Whether an address is that of the folder, or of something else that lies in it.
+    /// Returns whether an address is that of the folder, or of something else that lies in it.
     fn is_itself(&self, address: &str) -> bool {
         let address = html::unescape(address);
         let path = self.on_this_host(&address);
@@ -327,7 +332,7 @@ impl<'a> Folder<'a> {
         below.is_some_and(|below| !below.contains('/') && below != "..")
     }
 
-    /// Whether a link leads to a further page of the folder's list.
+    /// Returns whether a link leads to a further page of the folder's list.
     fn has_more_at(&self, link: &str) -> bool {
         let link = html::unescape(link);
         let query = link.split_once('#').map_or(&*link, |(link, _)| link);
@@ -340,7 +345,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// The path of a link, unless it leads to another host or to no web page.
+    /// Returns the path of a link, unless it leads to another host or to no web page.
     fn on_this_host<'b>(&self, link: &'b str) -> Option<&'b str> {
         let address = match link.split_once("://") {
             Some((scheme, rest)) if is_scheme(scheme) => rest,
@@ -355,7 +360,7 @@ impl<'a> Folder<'a> {
         (host.eq_ignore_ascii_case(self.host) && path.starts_with('/')).then_some(path)
     }
 
-    /// The rest of a path behind the folder's own, escapes and all.
+    /// Returns the rest of a path behind the folder's own, escapes and all.
     fn below<'b>(&self, path: &'b str) -> Option<&'b str> {
         if !path.starts_with('/') {
             let mut path = path;
@@ -364,7 +369,7 @@ impl<'a> Folder<'a> {
             }
             return Some(path);
         }
-        // Each may escape what the other does not.
+        // Each side may escape characters that the other does not.
         let mut slashes = path.match_indices('/').map(|(place, _)| place + 1);
         let end = slashes.find(|end| unescaped(&path[..*end]) == self.path)?;
         Some(&path[end..])
@@ -375,19 +380,20 @@ fn is_scheme(text: &str) -> bool {
     text.eq_ignore_ascii_case("http") || text.eq_ignore_ascii_case("https")
 }
 
-/// Whether a link is none to a page. Others with a colon may be names that are not escaped.
+/// Returns whether a link does not lead to a page. Others with a colon may be names that are not
+/// escaped.
 fn leads_nowhere(link: &str) -> bool {
     let scheme = link.split_once(':').map_or("", |(scheme, _)| scheme);
     let known = ["mailto", "javascript", "data", "tel", "ftp", "file"];
     known.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
-/// The bytes of a path. What is no escape is taken as it stands: some servers escape nothing.
+/// Returns the bytes of a path. Broken escapes stay as they are: some servers escape nothing.
 fn unescaped(path: &str) -> Vec<u8> {
     decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
 }
 
-/// What the `href` of each tag of this name says.
+/// Returns the `href` of each tag of this name.
 fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> {
     let mut rest = page;
     std::iter::from_fn(move || {
@@ -409,7 +415,7 @@ fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> 
     })
 }
 
-/// The `href` among the attributes that a text begins with, and what follows them.
+/// Returns the `href` among the attributes at the start of a text, and the text behind them.
 fn href_of(text: &str) -> (Option<&str>, &str) {
     let (mut rest, mut link) = (text, None);
     loop {

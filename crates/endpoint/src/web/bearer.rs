@@ -1,4 +1,4 @@
-//! Bearer tokens that end, and where the next one comes from.
+//! Bearer tokens that expire, and their sources.
 
 use std::{
     fmt, io,
@@ -20,25 +20,25 @@ use crate::{
     printer::{self, Company},
 };
 
-/// How long a token is used before its file or its program is asked again.
+/// Time for which a token is used before its file or its program is asked again.
 const LOOKED_AT_AFTER: Duration = Duration::from_secs(60);
 
-/// How long the program may take: it may ask somebody else.
+/// Longest time the program may take: it may ask others.
 const PRINTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Longest token, in bytes: more is no header.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// Where a bearer token comes from.
+/// Source of a bearer token.
 #[derive(Clone)]
 pub(crate) enum TokenSource {
-    /// It is as it is, and never renewed.
+    /// A fixed token, never renewed.
     Fixed(Secret),
-    /// A file that somebody else writes anew.
+    /// A file that another program rewrites.
     File(PathBuf),
     /// A program with its arguments, which prints one.
     Command(Vec<String>),
-    /// A refresh token, and who gives tokens for it.
+    /// A refresh token, and the service that issues tokens for it.
     Grant(Arc<Account>),
 }
 
@@ -63,7 +63,7 @@ struct Held {
 }
 
 impl Bearer {
-    /// Tells two apart; never a secret.
+    /// Returns a name that distinguishes sources; never a secret.
     pub(crate) fn name(&self) -> String {
         match &self.source {
             TokenSource::Fixed(token) => {
@@ -76,7 +76,7 @@ impl Bearer {
         }
     }
 
-    /// A token from there.
+    /// Returns the tokens of a source.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a fixed one that makes no header.
@@ -90,7 +90,7 @@ impl Bearer {
         })
     }
 
-    /// The header with the token of now.
+    /// Returns the header with the present token.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] where none can be had.
@@ -108,7 +108,7 @@ impl Bearer {
         Ok(header)
     }
 
-    /// Forgets the token in this header, which was refused; says whether another may be had.
+    /// Forgets the refused token in this header. Returns whether another may be had.
     pub(crate) async fn forget(&self, shown: &HeaderValue) -> bool {
         if matches!(self.source, TokenSource::Fixed(_)) {
             return false;
@@ -149,7 +149,7 @@ impl Bearer {
     }
 }
 
-/// The account of somebody who got a refresh token.
+/// Returns the account of a person with a refresh token.
 pub(crate) fn of_refresh_token(
     refresh_token: Secret,
     client_id: String,
@@ -182,7 +182,8 @@ fn first_line(text: &[u8]) -> Option<Secret> {
     (line.len() <= TOKEN_BYTES_MAX).then(|| Secret::new(line))
 }
 
-/// That there is no token, because what is to hold or print it can't be used. What is missing is no file that is copied.
+/// Returns the error for a token whose file or program can't be used. A missing file here is no
+/// file that is copied.
 fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str) -> Error {
     let error = match cause.kind() == io::ErrorKind::NotFound {
         true => Error::new(ErrorKind::Unauthenticated, operation, what).cause(cause),
@@ -191,7 +192,7 @@ fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str
     error.hint(format!("check {setting} in the profile"))
 }
 
-/// The token that a program prints.
+/// Returns the token that a program prints.
 async fn printed(words: &[String]) -> Result<Secret> {
     let (program, arguments) = words
         .split_first()
@@ -207,7 +208,7 @@ async fn printed(words: &[String]) -> Result<Secret> {
     {
         return Ok(token);
     }
-    // What it prints is not shown: it may be a token.
+    // Don't show the output: it may be a token.
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     Err(fail(ErrorKind::Unauthenticated)
@@ -278,7 +279,7 @@ mod tests {
         let stat = format!("/proc/{}/stat", number.trim());
         let is_running = || {
             let stat = std::fs::read_to_string(&stat).unwrap_or_default();
-            // Who starts nothing more than tests may never ask how it ended.
+            // A process that starts nothing more than tests may never ask how it ended.
             !stat.is_empty() && !stat.contains(") Z ")
         };
         while is_running() {

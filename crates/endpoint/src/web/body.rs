@@ -21,7 +21,7 @@ use crate::{
     outgoing::{Load, Outgoing, STEP_BYTES},
 };
 
-/// How a body fares while it is sent.
+/// Progress of a body while it is sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch {
     /// Bytes handed to the connection.
@@ -30,19 +30,19 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Why the stream broke, where it did.
+    /// Returns why the stream broke, if it did.
     pub(crate) fn take_broken(&self) -> Option<Error> {
         let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         broken.take()
     }
 }
 
-/// What is sent with a request, of a known length.
+/// A request's body, of a known length.
 pub(crate) struct Sent {
     from: Origin,
     left: u64,
     watch: Watch,
-    /// Counts what goes, where it is a file's.
+    /// Count of the bytes sent, if they are a file's.
     load: Load,
 }
 
@@ -67,7 +67,7 @@ impl Sent {
         }
     }
 
-    /// The bytes of a file, which count for the attempt that this is made in.
+    /// Returns the bytes of a file, which count for the attempt that this is made in.
     pub(crate) fn payload(pieces: Vec<Bytes>) -> Self {
         Self {
             load: Outgoing::current().load(),
@@ -75,7 +75,7 @@ impl Sent {
         }
     }
 
-    /// `len` bytes of a stream; it breaks the request when it has fewer or more.
+    /// Returns `len` bytes of a stream; a stream with fewer or more breaks the request.
     pub(crate) fn stream(stream: ByteStream, len: u64) -> Self {
         Self {
             left: len,
@@ -85,7 +85,7 @@ impl Sent {
         }
     }
 
-    /// The same body behind a gate, which opens when the server wants it.
+    /// Puts the body behind a gate, which opens when the server wants it.
     pub(super) fn held(self) -> (Self, Gate) {
         let (left, watch) = (self.left, self.watch());
         let gate = Gate::hold(self);
@@ -98,7 +98,7 @@ impl Sent {
         (held, gate)
     }
 
-    /// Whether it is still there, and not gone with another connection.
+    /// Returns whether the body is still there, and not gone with another connection.
     pub(super) fn is_there(&self) -> bool {
         match &self.from {
             Origin::Held(waiting) => waiting.gate().holds(),
@@ -106,7 +106,7 @@ impl Sent {
         }
     }
 
-    /// The same body again; a stream can't be had twice.
+    /// Returns the body for a repeated request; a stream can't be had twice.
     pub(crate) fn again(&self) -> Option<Self> {
         match &self.from {
             Origin::Held(waiting) => Some(Self {
@@ -177,7 +177,7 @@ impl Body for Sent {
         }
         let left = self.left;
         let piece = match &mut self.from {
-            // What a gate lets go is no longer held.
+            // A body that passed its gate is no longer held.
             Origin::Held(_) => None,
             Origin::Pieces(pieces) => next_step(pieces),
             Origin::Stream(_) if left == 0 => None,
@@ -208,7 +208,7 @@ impl Body for Sent {
     }
 }
 
-/// The next bytes, few enough that progress is seen between them.
+/// Returns the next bytes, few enough that progress is seen between them.
 pub(crate) fn next_step(pieces: &mut VecDeque<Bytes>) -> Option<Bytes> {
     let first = pieces.front_mut()?;
     if first.len() > STEP_BYTES {

@@ -9,8 +9,8 @@ use rustls::ClientConfig;
 /// The way to servers that speak TLS or plain HTTP.
 pub type WebConnector = HttpsConnector<HttpConnector>;
 
-/// A way to servers that speak TLS, as [`web_tls`](crate::web_tls) sets it up, or plain HTTP, as their addresses say. A connection is
-/// waited for as long as `patience`.
+/// Returns a connector to servers that speak TLS, as [`web_tls`](crate::web_tls) sets it up, or
+/// plain HTTP, as their addresses say. Connecting may take `patience`.
 #[must_use]
 pub fn web_connector(tls: ClientConfig, patience: Duration) -> WebConnector {
     let mut http = HttpConnector::new();

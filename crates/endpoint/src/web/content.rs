@@ -1,12 +1,12 @@
-//! Whether the body of an answer is what is stored, and not what somebody on the way made of it.
+//! Checks that the body of an answer is the stored content, unchanged on the way.
 
 use http::{HeaderMap, Response, StatusCode, header};
 
 use super::{About, refused};
 use crate::{Error, ErrorKind, Result};
 
-/// Codings, and how names end of files that are stored so: servers tell the coding of `x.tar.gz` beside bytes that are
-/// just those of the file.
+/// Codings, and name endings of files stored in them: servers state the coding of `x.tar.gz` beside
+/// bytes that are just those of the file.
 const STORED_AS: [(&str, &[&str]); 9] = [
     ("gzip", GZIP),
     ("x-gzip", GZIP),
@@ -21,8 +21,8 @@ const STORED_AS: [(&str, &[&str]); 9] = [
 
 const GZIP: &[&str] = &["gz", "tgz", "bgz", "svgz", "gzip"];
 
-/// What servers write into the header though it is no coding: the bytes are those of the file. Uploads leave the last in
-/// what S3 keeps.
+/// Header values that servers write though they are no codings: the bytes are those of the file.
+/// Uploads leave the last in what S3 keeps.
 const NO_CODINGS: [&str; 8] = [
     "",
     "identity",
@@ -68,8 +68,8 @@ pub(crate) fn check_status<B>(answer: &Response<B>, about: &About) -> Result<()>
     ))
 }
 
-/// Refuses a body that was compressed though nobody asked for that. One whose name says so is stored compressed; what is made while it is
-/// sent may be compressed once more.
+/// Refuses a body that was compressed without a request to. A file whose name says so is stored
+/// compressed; a body generated while it is sent may be compressed once more.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].
@@ -89,7 +89,8 @@ pub(crate) fn check_coding(headers: &HeaderMap, path: &[u8], about: &About) -> R
     Ok(())
 }
 
-/// Whether a body is made while it is sent: its length is not known, or Apache marked its version so.
+/// Returns whether a body is generated while it is sent: its length is unknown, or Apache marked
+/// its version so.
 fn is_made_on_the_way(headers: &HeaderMap) -> bool {
     let mut versions = headers.get_all(header::ETAG).iter();
     !headers.contains_key(header::CONTENT_LENGTH)

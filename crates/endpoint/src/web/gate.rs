@@ -1,7 +1,7 @@
 //! Bodies that wait until a server takes them (`Expect: 100-continue`, RFC 9110, section 10.1.1).
 //!
-//! The doors of grid storage (dCache, XRootD, EOS, Pelican) answer a write with the address of another host. What waits
-//! here until then is sent once, and to that host alone.
+//! The doors of grid storage (dCache, XRootD, EOS, Pelican) answer a write with the address of
+//! another host. A body that waits here until then is sent once, and to that host alone.
 
 use std::{
     pin::Pin,
@@ -14,19 +14,19 @@ use tokio::time::{Sleep, sleep};
 
 use super::Sent;
 
-/// How long a server may think about a body before it gets it unasked: a door asks its pools meanwhile, and a server
-/// that knows nothing of the question costs this once.
+/// Longest wait before a body is sent unasked. A door asks its pools meanwhile; a server that does
+/// not know the question costs this wait once.
 const THOUGHT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nobody said anything.
+    /// No answer yet.
     Waiting,
     /// The server wants the body.
     Wanted,
-    /// It said nothing in time, and gets the body.
+    /// The server did not answer in time, and gets the body.
     Unheard,
-    /// It answered without the body.
+    /// The server answered without the body.
     Answered,
 }
 
@@ -37,7 +37,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What holds a body back.
+/// A gate that holds a body back.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate(Arc<Mutex<State>>);
 
@@ -66,8 +66,8 @@ impl Gate {
         }
     }
 
-    /// The server has answered. Its connection ends soon if it did not want the body: what it says of that can be read
-    /// before.
+    /// Notes that the server has answered. Its connection ends soon if it did not want the body:
+    /// its reasons can be read before.
     pub(super) fn end(&self) {
         let mut state = self.state();
         if state.step == Step::Waiting {
@@ -75,7 +75,7 @@ impl Gate {
         }
     }
 
-    /// Takes back what can be sent elsewhere, and ends the connection that waits for it.
+    /// Takes back a body that can be sent elsewhere, and ends the connection that waits for it.
     pub(super) fn take_back(&self) -> Option<Sent> {
         let mut state = self.state();
         if let Some(waker) = state.waker.take() {
@@ -84,17 +84,17 @@ impl Gate {
         state.body.take()
     }
 
-    /// Whether the server said that it wants the body.
+    /// Returns whether the server said that it wants the body.
     pub(super) fn was_wanted(&self) -> bool {
         self.state().step == Step::Wanted
     }
 
-    /// Whether the server let the time pass.
+    /// Returns whether the server let the time pass.
     pub(super) fn was_unheard(&self) -> bool {
         self.state().step == Step::Unheard
     }
 
-    /// Whether there is still something to send.
+    /// Returns whether there is still something to send.
     pub(super) fn holds(&self) -> bool {
         self.state().body.is_some()
     }
@@ -119,7 +119,7 @@ impl Waiting {
         &self.gate
     }
 
-    /// The body, when it may go; nothing where it is to go elsewhere.
+    /// Returns the body when it may go; nothing if it is to go elsewhere.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Sent>> {
         let thought = self
             .thought

@@ -1,6 +1,5 @@
-//! Reading from a web server: every range is asked for with the condition that the file still is
-//! what it was, and what comes back is compared with it again, because not every server heeds
-//! conditions.
+//! Reads from a web server. Every range is requested on condition that the file is unchanged. The
+//! answer is compared again, because not every server heeds conditions.
 
 use std::{
     ops::Range,
@@ -28,10 +27,11 @@ use crate::{
 /// Files up to this size are read in one request.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
-/// Longest file without a told length that is read to learn it, in bytes: it is read twice then.
+/// Longest file without a reported length that is read to learn it, in bytes: it is read twice
+/// then.
 const COUNTED_BYTES_MAX: u64 = 1 << 30;
 
-/// What is known of ranges: nothing, that there are, that there are none.
+/// States of what is known of ranges: unknown, supported, not supported.
 const UNKNOWN: u8 = 0;
 const RANGES: u8 = 1;
 const NO_RANGES: u8 = 2;
@@ -50,7 +50,7 @@ impl Pages {
         }
     }
 
-    /// Whether reading can start in the middle of a file, as far as is known.
+    /// Returns whether reading can start in the middle of a file, as far as is known.
     pub(crate) fn has_ranges(&self) -> bool {
         self.ranges.load(Relaxed) != NO_RANGES
     }
@@ -64,11 +64,11 @@ impl Pages {
         })
     }
 
-    /// Looks at a file that is about to be opened, of which a listing told `listed`. Another size is another file: a page that asks to
-    /// log in, say.
+    /// Looks at a file that is about to be opened and was listed as `listed`. Another size means
+    /// another file: a login page, say.
     ///
     /// # Errors
-    /// Those of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
+    /// The errors of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
     pub(crate) async fn look_again(&self, path: &[u8], listed: &Entry) -> Result<Entry> {
         let about = self.about("read", path);
         let found = self.look_at(path).await?;
@@ -102,7 +102,8 @@ impl Pages {
                 self.learn_ranges(path, &head.headers, &entry).await?;
                 Ok(Some(entry))
             }
-            // Signed addresses are signed for GET alone, and some servers know no HEAD, or tell no size then.
+            // Signed addresses are signed for GET alone; some servers lack HEAD, or report no size
+            // then.
             _ => self.look_by_reading(path, &about).await,
         }
     }
@@ -140,7 +141,7 @@ impl Pages {
                 }
                 entry_of(&headers, Some(size), about).map(Some)
             }
-            // Of an empty file no byte can be asked for; the answer tells its size.
+            // No byte of an empty file can be asked for; the answer reports its size.
             416 if text_of(headers, "content-range") == Some("bytes */0") => {
                 entry_of(headers, Some(0), about).map(Some)
             }
@@ -149,7 +150,7 @@ impl Pages {
         }
     }
 
-    /// Finds out once whether the server reads from the middle of files.
+    /// Learns once whether the server reads from the middle of files.
     async fn learn_ranges(&self, path: &[u8], headers: &HeaderMap, entry: &Entry) -> Result<()> {
         if self.ranges.load(Relaxed) != UNKNOWN || entry.size <= WHOLE_BYTES_MAX {
             return Ok(());
@@ -165,7 +166,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Asks for `range` of what `entry` describes.
+    /// Requests `range` of the file that `entry` describes.
     pub(crate) async fn read(
         &self,
         path: &[u8],
@@ -240,7 +241,7 @@ impl Pages {
     }
 }
 
-/// Makes a request fail when the file is no longer what `entry` describes.
+/// Makes a request fail if the file is no longer what `entry` describes.
 fn conditional(call: Call, entry: &Entry) -> Call {
     let call = call.header("accept-encoding", "identity");
     match (&entry.version, entry.mtime) {
@@ -251,7 +252,7 @@ fn conditional(call: Call, entry: &Entry) -> Call {
     }
 }
 
-/// Whether an answer is about what `entry` describes, as far as both tell.
+/// Returns whether an answer is about the version that `entry` describes, as far as both tell.
 fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
     let version = text_of(headers, "etag");
     let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
@@ -271,11 +272,12 @@ fn changed(about: &About) -> Error {
         .hint("copy it again when nothing writes to it")
 }
 
-/// Reads a body of no told length to its end, and returns how long it is. The file is then read once more: what is made anew
-/// for each request has another length, and is found to have changed.
+/// Reads a body of unreported length to its end, and returns its length. The file is then read once
+/// more: a file generated anew for each request has another length, and counts as changed.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where a broken connection looks like the end, and for more than [`COUNTED_BYTES_MAX`].
+/// [`ErrorKind::Unsupported`] if a broken connection looks like the end, and for more than
+/// [`COUNTED_BYTES_MAX`].
 async fn counted(response: Response<Incoming>, about: &About) -> Result<u64> {
     let coding = text_of(response.headers(), "transfer-encoding").unwrap_or_default();
     if !coding.trim_end().to_ascii_lowercase().ends_with("chunked") {
@@ -315,7 +317,8 @@ fn entry_of(headers: &HeaderMap, size: Option<u64>, about: &About) -> Result<Ent
     })
 }
 
-/// Whether the bytes have the MD5 the server tells; a server that tells none can't be wrong.
+/// Returns whether the bytes have the MD5 that the server reports. Without a reported MD5 they
+/// pass.
 fn has_md5(headers: &HeaderMap, data: &[Bytes]) -> bool {
     let Some(wanted) = text_of(headers, "content-md5") else {
         return true;
@@ -345,7 +348,7 @@ impl Reader for PageReader {
         Box::pin(self.pages.read(&self.path, &self.entry, range))
     }
 
-    /// Every answer was compared with what was opened, so nothing is left to confirm.
+    /// Confirms nothing: every answer was compared with the opened file.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

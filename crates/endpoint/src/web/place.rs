@@ -29,11 +29,11 @@ use crate::{
 /// Redirections followed in a row: as many as RFC 7231 once advised, and enough.
 const REDIRECTS_MAX: u32 = 5;
 
-/// The longest excerpt of an error page that is told, in characters.
+/// Longest reported excerpt of an error page, in characters.
 const EXCERPT_CHARS_MAX: usize = 120;
 
-/// What is known of how a server takes a body: nothing, that it asks for it and writes itself, that
-/// it says nothing before it has it.
+/// States of how a server accepts a body: unknown, asks for the body and writes it itself, stays
+/// silent until it has the body.
 const UNKNOWN: u8 = 0;
 const WRITES: u8 = 1;
 const SILENT: u8 = 2;
@@ -42,7 +42,7 @@ const SILENT: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Place {
     web: Web,
-    /// The scheme people wrote: `https`, `webdav`.
+    /// Scheme as people wrote it: `https`, `webdav`.
     scheme: &'static str,
     /// `https://host:port`.
     origin: String,
@@ -53,12 +53,12 @@ pub(crate) struct Place {
     /// A signed address works for this path alone, and is a secret.
     query: Option<String>,
     credentials: Credentials,
-    /// Hosts that get the credentials too where the server sends us on to them.
+    /// Hosts that get the credentials too if the server redirects to them.
     trusted: Vec<String>,
     thought: AtomicU8,
 }
 
-/// What to ask of a server.
+/// A request to a server.
 pub(crate) struct Call {
     pub method: &'static str,
     /// The path and query of the request.
@@ -66,7 +66,7 @@ pub(crate) struct Call {
     pub headers: Vec<(&'static str, String)>,
     pub body: Sent,
     pub about: About,
-    /// How long the server may work before it answers.
+    /// Longest time the server may work before it answers.
     pub patience: Duration,
 }
 
@@ -98,7 +98,8 @@ impl Call {
     }
 }
 
-/// A server's answer, which address gave it, and whether it sent us on from `name` to `name/`.
+/// A server's answer, the address that gave it, and whether the server redirected from `name` to
+/// `name/`.
 pub(crate) struct Answer {
     pub response: Response<Incoming>,
     pub from: Uri,
@@ -106,8 +107,8 @@ pub(crate) struct Answer {
 }
 
 impl Place {
-    /// The place `server` names, with the credentials of the profile chosen, of the address's user
-    /// or of `~/.netrc`.
+    /// Opens the place `server` names, with the credentials of the profile chosen, of the address's
+    /// user or of `~/.netrc`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for credentials that make no header.
@@ -145,7 +146,7 @@ impl Place {
         })
     }
 
-    /// The way to the server and back, once something connected.
+    /// Returns the round-trip time to the server, once a connection was made.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.web.round_trip()
     }
@@ -155,7 +156,7 @@ impl Place {
         self.show_full(&self.full(path))
     }
 
-    /// The address of an absolute path for people.
+    /// Returns the address of an absolute path for people.
     pub(crate) fn show_full(&self, full: &[u8]) -> String {
         let (_, host) = self.origin.split_once("://").unwrap_or_default();
         // What follows `?` in an address opens what it names, perhaps.
@@ -169,12 +170,12 @@ impl Place {
         format!("{}://{host}{full}{mark}{below}", self.scheme)
     }
 
-    /// `https://host:port`.
+    /// Returns `https://host:port`.
     pub(crate) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The absolute path of a relative one; empty for the root of the server.
+    /// Returns the absolute path of a relative one; empty for the root of the server.
     pub(crate) fn full(&self, path: &[u8]) -> Vec<u8> {
         if path.is_empty() {
             return self.root.clone();
@@ -182,12 +183,12 @@ impl Place {
         [&self.root, &b"/"[..], path].concat()
     }
 
-    /// Whether the address was written as that of a folder.
+    /// Returns whether the address was written as that of a folder.
     pub(crate) fn is_folder(&self, path: &[u8]) -> bool {
         path.is_empty() && self.slash
     }
 
-    /// A path as requests name it.
+    /// Returns a path as requests name it.
     pub(crate) fn target(&self, path: &[u8]) -> String {
         let mut target = encode(&self.full(path), true);
         if self.is_folder(path) {
@@ -200,17 +201,17 @@ impl Place {
         }
     }
 
-    /// The path of a directory as requests name it.
+    /// Returns the path of a directory as requests name it.
     pub(crate) fn folder_target(&self, path: &[u8]) -> String {
         format!("{}/", encode(&self.full(path), true))
     }
 
-    /// Makes the request, follows redirections and returns what the server says, good or bad. A file
-    /// that is written goes only to where a redirection leads.
+    /// Makes the request, follows redirections and returns the server's answer, good or bad. A file
+    /// is written only at the end of a redirection.
     ///
     /// # Errors
-    /// As [`Web::send`]; [`ErrorKind::Other`] for redirections without end;
-    /// [`ErrorKind::Unsupported`] for one that can't be followed.
+    /// The errors of [`Web::send`]; [`ErrorKind::Other`] for endless redirections;
+    /// [`ErrorKind::Unsupported`] for a redirection that can't be followed.
     pub(crate) async fn send(&self, mut call: Call) -> Result<Answer> {
         let (about, patience) = (call.about.clone(), call.patience);
         let mut uri = self.uri(&call.target, &about)?;
@@ -280,7 +281,7 @@ impl Place {
             .cause("the server sends us from address to address"))
     }
 
-    /// The request at one address, with the credentials where it is theirs.
+    /// Returns the request to one address, with the credentials if they are for it.
     fn request(
         &self,
         uri: &Uri,
@@ -290,7 +291,7 @@ impl Place {
     ) -> Result<Request<Sent>> {
         let mut request = Request::builder().method(call.method).uri(uri);
         for (name, value) in &call.headers {
-            // Where a name is moved to is told to the server that moves it, as an address of its own.
+            // The server that moves a file gets the new name as an address of its own.
             let own = match (*name, value.strip_prefix(&self.origin), uri.authority()) {
                 ("destination", Some(path), Some(host)) => {
                     format!("{}://{host}{path}", uri.scheme_str().unwrap_or_default())
@@ -323,8 +324,8 @@ impl Place {
         Ok(request)
     }
 
-    /// Whether a body waits until the server wants it: one that can't be sent twice does wherever
-    /// servers answer, others until it is known that this one writes itself.
+    /// Returns whether a body waits until the server wants it. A body that can't be sent twice
+    /// waits wherever servers answer, others until this server is known to write itself.
     fn waits(&self, body: &Sent) -> bool {
         match self.thought.load(Relaxed) {
             SILENT => false,
@@ -341,7 +342,7 @@ impl Place {
         }
     }
 
-    /// Whether the credentials are for the server of this address too.
+    /// Returns whether the credentials are for the server of this address too.
     fn is_ours(&self, uri: &Uri) -> bool {
         let Ok(origin) = Uri::try_from(&self.origin) else {
             return false;
@@ -351,10 +352,10 @@ impl Place {
             || (is_as_safe && is_trusted(uri.host().unwrap_or_default(), &self.trusted))
     }
 
-    /// As [`Place::send`], but only for an answer that means success.
+    /// Sends a request as [`Place::send`] does, but returns only an answer that means success.
     ///
     /// # Errors
-    /// What the server refuses, by its status.
+    /// The server's refusal, by its status.
     pub(crate) async fn ask(&self, call: Call) -> Result<Response<Incoming>> {
         let about = call.about.clone();
         let response = self.send(call).await?.response;
@@ -364,7 +365,7 @@ impl Place {
         Err(self.refusal(response, &about).await)
     }
 
-    /// The error an answer means.
+    /// Returns the error that an answer means.
     pub(crate) async fn refusal(&self, response: Response<Incoming>, about: &About) -> Error {
         let (head, body) = response.into_parts();
         let text = read_refusal(body).await;
@@ -381,7 +382,7 @@ impl Place {
     }
 }
 
-/// What a server is shown.
+/// Credentials for a server.
 enum Credentials {
     None,
     Password(HeaderValue),
@@ -418,7 +419,7 @@ impl Credentials {
         }
     }
 
-    /// Forgets what was refused; says whether there may be something else to show.
+    /// Forgets refused credentials. Returns whether there may be others to show.
     async fn forget(&self, shown: &HeaderValue) -> bool {
         match self {
             Self::None | Self::Password(_) => false,
@@ -427,7 +428,7 @@ impl Credentials {
     }
 }
 
-/// The start of an error page, where it is text people may read.
+/// Returns the start of an error page, if it is readable text.
 fn excerpt(headers: &HeaderMap, text: &Bytes) -> Option<String> {
     let is_plain = text_of(headers, HeaderName::from_static("content-type").as_str())
         .is_some_and(|kind| kind.starts_with("text/plain"));

@@ -1,7 +1,7 @@
-//! Answers to requests for a range: what they hold is read from them, never taken for granted.
+//! Answers to requests for a range: their content is read from them, never assumed.
 //!
-//! A server may ignore the request and send the whole (RFC 9110, section 14.2), and caches and gateways do; it may
-//! also send another range.
+//! A server, a cache or a gateway may ignore the range and send the whole (RFC 9110, section 14.2).
+//! The answer may also hold another range.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use hyper::body::Incoming;
 use super::{About, Rest, check_status, exactly, stream, text_of};
 use crate::{ErrorKind, Result, endpoint::ByteStream};
 
-/// Bytes passed by, at most, where a server sends the whole file for each range of it: more would cost many times what
-/// the file is worth.
+/// Most bytes skipped if a server sends the whole file for each range of it: more would cost many
+/// times what the file is worth.
 const PASSED_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes that an answer holds, and the size of the file if the answer tells it.
+/// Bytes that an answer holds, and the size of the file if the answer reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Span {
     bytes: Range<u64>,
@@ -25,9 +25,9 @@ struct Span {
 /// Returns the bytes of `range` out of the answer to a request for it, of a file of `size` bytes.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer doesn't say which bytes it
-/// holds, or holds others. [`ErrorKind::Unsupported`] if the server sends the whole and the range lies far behind its
-/// start. Those of [`check_status`].
+/// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer
+/// doesn't say which bytes it holds, or holds others. [`ErrorKind::Unsupported`] if the server
+/// sends the whole and the range lies far behind its start. The errors of [`check_status`].
 pub(crate) fn cut(
     answer: Response<Incoming>,
     range: &Range<u64>,
@@ -89,7 +89,7 @@ fn passed(
     Ok(passed)
 }
 
-/// Reads `Content-Range: bytes 0-9/1234`, where the size may be `*`.
+/// Reads `Content-Range: bytes 0-9/1234`, in which the size may be `*`.
 fn span_of(headers: &HeaderMap) -> Option<Span> {
     let text = text_of(headers, "content-range")?.strip_prefix("bytes ")?;
     let (span, size) = text.split_once('/')?;
@@ -105,7 +105,7 @@ fn span_of(headers: &HeaderMap) -> Option<Span> {
     })
 }
 
-/// Returns the size of the file that an answer holds a range of, if it tells it.
+/// Returns the size of the file that an answer holds a range of, if the answer reports it.
 pub(crate) fn size_behind(headers: &HeaderMap) -> Option<u64> {
     span_of(headers)?.size
 }
@@ -115,7 +115,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     text_of(headers, "content-length")?.parse().ok()
 }
 
-/// Reads the size of what a HEAD was about.
+/// Reads the file size from the answer to HEAD.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] if the answer tells none: a missing size is not zero.

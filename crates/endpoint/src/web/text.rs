@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use http::HeaderMap;
 
-/// A header's value, where it is text.
+/// Returns a header's value, if it is text.
 pub(crate) fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Returns an entity tag as requests name it: some servers leave its quotes out, in listings above all.
+/// Returns an entity tag as requests name it: some servers leave its quotes out, in listings above
+/// all.
 pub(crate) fn quoted(etag: &str) -> String {
     match etag.starts_with('"') || etag.starts_with("W/") {
         true => etag.to_owned(),
@@ -50,7 +51,8 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The token of an `Authorization` header of the scheme `Bearer`, in whatever case that is written; none where it is empty.
+/// Returns the token of an `Authorization` header of the scheme `Bearer`, in any case; `None` if it
+/// is empty.
 #[must_use]
 pub fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;

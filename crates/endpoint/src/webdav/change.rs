@@ -1,4 +1,4 @@
-//! Changes on a WebDAV server, of which an answer may be lost or tell of parts.
+//! Changes on a WebDAV server. Their answers may be lost or incomplete.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::{
     web::{About, Call, drain, kind_of_status, read_refusal},
 };
 
-/// Whether what was asked for may have been done all the same: the answer was lost, or that of a gateway that did not wait for it.
+/// Returns whether a change may have happened although its request failed: the answer was lost, or
+/// came from a gateway that did not wait for the server's.
 pub(super) fn is_lost(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -20,7 +21,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     )
 }
 
-/// What tells a version of a file from another.
+/// Returns the facts that distinguish versions of a file.
 fn told(there: &Entry) -> (Option<&str>, Option<FileTime>, Option<FileTime>) {
     (there.version.as_deref(), there.mtime, there.stored)
 }
@@ -30,8 +31,8 @@ fn is_file_of(there: &Entry, size: u64) -> bool {
 }
 
 impl Shelf {
-    /// Makes a request that changes something, and says how it succeeded: a server may only have taken note of it, or
-    /// somebody on the way have answered.
+    /// Makes a request that changes something, and returns the status of its success. A server may
+    /// only have accepted the request, or an intermediary may have answered.
     ///
     /// # Errors
     /// Also where only a part was done (RFC 4918, section 11.1).
@@ -56,8 +57,8 @@ impl Shelf {
         }
     }
 
-    /// Gives what is under the hidden name its own. A directory is never replaced: the server would
-    /// remove all that is in it.
+    /// Gives the file under the hidden name its own. A directory is never replaced: the server
+    /// would remove all its content.
     pub(super) async fn publish(&self, partial: &[u8], full: &[u8], size: u64) -> Result<()> {
         let moved = |overwrite: &'static str| {
             let mut call = self.call("MOVE", partial, "write");
@@ -71,7 +72,7 @@ impl Shelf {
         let is_taken = match &first {
             // 412: something has the name.
             Err(error) if error.kind() == ErrorKind::Changed => true,
-            // That may be what was not heard.
+            // The change whose answer was lost may have caused this.
             Err(_) if was_lost => {
                 let moved = self.has_moved(partial, full, size, None).await;
                 !moved.unwrap_or(true)
@@ -94,11 +95,12 @@ impl Shelf {
                 return Err(error.cause("something else got this name meanwhile"));
             }
             match left {
-                // Within one second, one file is told like another.
+                // Two files written within one second are reported alike.
                 Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
-                // Nobody else knows the hidden name: it was moved, whatever was said of that.
+                // No other writer knows the hidden name: the file was moved, whatever the answer
+                // said.
                 None if there.as_ref().is_some_and(|it| is_file_of(it, size)) => return Ok(()),
-                // What has the name may be ours: an earlier answer was lost.
+                // The file at this name may be ours: an earlier answer was lost.
                 None => was_lost = true,
             }
             self.command(moved("T")).await
@@ -106,7 +108,7 @@ impl Shelf {
             first
         };
         match ended {
-            // Whatever a server says is looked at.
+            // Check the result, whatever the server says.
             Ok(status) => {
                 for pause_s in [0, 1, 2, 4, 8] {
                     sleep(Duration::from_secs(pause_s)).await;
@@ -116,7 +118,7 @@ impl Shelf {
                     {
                         return Ok(());
                     }
-                    // One that has only taken note of it does it later.
+                    // A server that has only accepted the request carries it out later.
                     if status != StatusCode::ACCEPTED {
                         break;
                     }
@@ -136,7 +138,8 @@ impl Shelf {
         }
     }
 
-    /// Whether what was under the hidden name, which nobody else knows, has its own now, and not what it was to replace.
+    /// Returns whether the file under the hidden name, which nobody else knows, has its own name
+    /// now and replaced what was there.
     async fn has_moved(
         &self,
         partial: &[u8],

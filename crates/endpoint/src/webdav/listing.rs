@@ -1,4 +1,4 @@
-//! What lies on a WebDAV server: questions for properties, and their answers.
+//! Entries of a WebDAV server: requests for properties, and their answers.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
 /// Entries of one page of a listing.
 const PAGE_ENTRIES: usize = 512;
 
-/// Files asked for at once whose sizes a listing does not tell.
+/// Files whose sizes a listing does not report that are asked for at once.
 const QUESTIONS_AT_ONCE: usize = 16;
 
 impl Shelf {
@@ -56,7 +56,7 @@ impl Shelf {
         }
     }
 
-    /// What lies at the absolute path `full`.
+    /// Returns the entry at the absolute path `full`.
     pub(super) async fn look_at(&self, full: &[u8]) -> Result<Option<Entry>> {
         let Some(mut found) = self.find(full, "0").await? else {
             return Ok(None);
@@ -76,7 +76,7 @@ impl Shelf {
         }
     }
 
-    /// What was told, with the size of a file that was not.
+    /// Returns the reported entry, and asks for a file's size if it was not reported.
     async fn complete(&self, told: Told) -> Result<Entry> {
         let mut entry = told.entry;
         if entry.kind == Kind::File && !told.has_size {
@@ -103,7 +103,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// What is told next; `None` at the end.
+    /// Returns the next reported entry; `None` at the end.
     async fn next(&mut self) -> Result<Option<Told>> {
         loop {
             if let Some(read) = self.cutter.next() {
@@ -160,7 +160,7 @@ impl WebDavListing {
         let shelf = &self.shelf;
         let asked = streams::iter(page).map(|(name, told)| async move {
             let bare = told.entry.clone();
-            // What can't be looked at is listed: whoever reads it will be told why.
+            // List what can't be looked at: its reader gets the reason.
             let entry = shelf.complete(told).await.unwrap_or(bare);
             Entry { name, ..entry }
         });

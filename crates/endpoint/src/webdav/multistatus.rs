@@ -1,4 +1,4 @@
-//! What PROPFIND answers (RFC 4918, section 14), read while it comes: a folder of any size costs
+//! Answers to PROPFIND (RFC 4918, section 14), read while they arrive: a folder of any size costs
 //! no more memory than one page of it.
 
 use http::StatusCode;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Kind, dates, endpoint::Entry, web::decode};
 
-/// What is asked for.
+/// Body of a PROPFIND request: the properties asked for.
 pub(super) const QUESTION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
     <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/>\
     </prop></propfind>";
@@ -17,20 +17,20 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Deserialize)]
 struct Response {
     href: String,
-    /// What became of it, where nothing is told about it.
+    /// Status of the element, if nothing is reported about it.
     status: Option<String>,
     #[serde(default, rename = "propstat")]
     propstats: Vec<PropStat>,
 }
 
-/// What one element tells.
+/// Facts in one element.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub path: Vec<u8>,
     pub entry: Entry,
-    /// A file whose size is told: one that is not is not zero.
+    /// Set if the file's size was reported: an unreported size is not zero.
     pub has_size: bool,
-    /// The status of an element that tells nothing else: it is gone, or nobody may look at it.
+    /// Status of an element that reports nothing else: it is gone, or nobody may look at it.
     pub refusal: Option<StatusCode>,
 }
 
@@ -66,10 +66,10 @@ impl Cutter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole element: what lies at which path.
+    /// Returns the next whole element: an entry and its path.
     ///
     /// # Errors
-    /// What about it makes no sense.
+    /// The fault in the element.
     pub(super) fn next(&mut self) -> Option<Result<Told, String>> {
         let Some((start, end)) = self.find() else {
             if self.buffer.len() > RESPONSE_BYTES_MAX {
@@ -83,7 +83,7 @@ impl Cutter {
         Some(read)
     }
 
-    /// Whether the document has ended, once nothing more comes.
+    /// Returns whether the document has ended, once nothing more arrives.
     pub(super) fn has_ended(&self) -> bool {
         const NAME: &[u8] = b"multistatus";
         let mut from = 0;
@@ -103,7 +103,7 @@ impl Cutter {
         false
     }
 
-    /// Where the first whole element is.
+    /// Finds the first whole element.
     fn find(&mut self) -> Option<(usize, usize)> {
         const NAME: &[u8] = b"response>";
         let mut from = self.searched;
@@ -122,7 +122,7 @@ impl Cutter {
         None
     }
 
-    /// Where the element's own tag begins; before it may be the head of the document.
+    /// Finds where the element's own tag begins; the head of the document may precede it.
     fn start_of(&self, head: &[u8]) -> usize {
         let mut from = 0;
         while let Some(found) = find(&head[from..], b"response") {
@@ -140,7 +140,7 @@ impl Cutter {
     }
 }
 
-/// How long the namespace's prefix at the end of `head` is, with its colon.
+/// Returns the length of the namespace's prefix at the end of `head`, with its colon.
 fn tag_prefix(head: &[u8]) -> usize {
     let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
     head.iter().rev().take_while(is_name).count()
@@ -196,13 +196,14 @@ fn read_response(xml: &[u8]) -> Result<Told, String> {
     })
 }
 
-/// The code of a line such as `HTTP/1.1 403 Forbidden`.
+/// Returns the code of a line such as `HTTP/1.1 403 Forbidden`.
 fn code_of(line: &str) -> Option<StatusCode> {
     let code = line.split_whitespace().nth(1)?;
     StatusCode::from_bytes(code.as_bytes()).ok()
 }
 
-/// What was refused of a change, in an answer about several things (RFC 4918, section 13): the path and the status.
+/// Returns the path and the status of a refused change, in an answer about several resources (RFC
+/// 4918, section 13).
 pub(super) fn refused_member(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
     let mut cutter = Cutter::default();
     cutter.add(answer);
@@ -220,8 +221,8 @@ pub(super) fn refused_member(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
     None
 }
 
-/// The path an `href` names, without a slash at its end. What is no escape is taken as it stands: some servers escape
-/// nothing.
+/// Returns the path that an `href` names, without a slash at its end. Broken escapes stay as they
+/// are: some servers escape nothing.
 fn path_of(href: &str) -> Vec<u8> {
     let path = match href.split_once("://") {
         Some((_, rest)) if !href.starts_with('/') => &rest[rest.find('/').unwrap_or(rest.len())..],

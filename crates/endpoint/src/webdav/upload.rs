@@ -23,21 +23,21 @@ use crate::{
     web::{About, Call, Sent, drain, stream, text_of, told_adler32},
 };
 
-/// What is smaller is written without a note: that takes as long as sending it.
+/// Least size of a file whose upload is noted: noting a smaller one takes as long as sending it.
 const NOTED_BYTES_MIN: u64 = 1 << 20;
 
-/// What is written, until it has its name.
+/// An upload under a hidden name, until it gets its own.
 pub(super) struct Hidden {
-    /// Where it lies.
+    /// Path of the unfinished copy.
     pub(super) partial: Vec<u8>,
-    /// What is said of it.
+    /// Request description for errors.
     about: About,
-    /// By what the next run finds it.
+    /// Note by which the next run finds the copy.
     note: Option<Ledger>,
 }
 
 impl Hidden {
-    /// It has its own name, or is no more.
+    /// Notes that the file has its own name, or is gone.
     pub(super) fn is_done(&self) {
         if let Some(note) = &self.note {
             note.remove();
@@ -45,25 +45,25 @@ impl Hidden {
     }
 }
 
-/// The hidden name of a writer.
+/// Returns the hidden name of a writer.
 fn partial_of(full: &[u8], origin: &str, word: &str) -> Vec<u8> {
     let name = partial_name(base_name(full), &format!("{origin}\n{word}"));
     [parent_of(full), b"/", &name].concat()
 }
 
-/// What the answer to a write tells.
+/// Facts in the answer to a write.
 struct Taken {
-    /// The Adler-32 of what was stored.
+    /// The Adler-32 of the stored bytes.
     adler: Option<u32>,
     keeps_time: bool,
 }
 
-/// Sums what is sent.
+/// Sums of the sent bytes.
 #[derive(Default)]
 pub(super) struct Tally {
     summer: Summer,
     len: u64,
-    /// What servers may tell of what they stored, as long as this one does.
+    /// Checksums that servers may report of what they stored, as long as this one does.
     adler: Option<Adler32>,
 }
 
@@ -78,8 +78,8 @@ impl Tally {
 }
 
 impl Shelf {
-    /// The hidden name beside `full` under which it is written, by this writer alone: servers tell nobody that another
-    /// writes there too. What a killed one of this user's left there is removed.
+    /// Returns the hidden name beside `full` for this writer alone: servers don't report that
+    /// another writer uses a name. Removes what a killed writer of this user left there.
     pub(super) async fn hidden(&self, full: &[u8], spec: &FileSpec) -> Hidden {
         let word = new_word();
         let note = match spec.size >= NOTED_BYTES_MIN {
@@ -93,7 +93,7 @@ impl Shelf {
         }
     }
 
-    /// Where it is noted what is written to a file from one source.
+    /// Returns the path of the note on what is written to a file from one source.
     fn note_path(&self, full: &[u8], origin: &str) -> PathBuf {
         let file = [self.place().origin().as_bytes(), b"\n", full].concat();
         let name = [&file[..], b"\n", origin.as_bytes()].concat();
@@ -101,8 +101,9 @@ impl Shelf {
         state_folder().join(format!("webdav-{}", &hash[..32]))
     }
 
-    /// Notes that something is written under a hidden name, and removes what an earlier run left. No note is made where another process
-    /// writes the same, or where none can be kept: what is left of this one stays then.
+    /// Notes that a file is written under a hidden name, and removes what an earlier run left.
+    /// Makes no note if another process writes the same file, or if none can be kept: what is left
+    /// of this run stays then.
     async fn note(&self, full: &[u8], spec: &FileSpec, word: &str) -> Option<Ledger> {
         let claim = Claim::take(&self.note_path(full, &spec.origin)).ok()??;
         if let Some((left, _)) = claim.load() {
@@ -119,13 +120,13 @@ impl Shelf {
         claim.start(&head, &[]).ok()
     }
 
-    /// Removes what an earlier run left of a file that is there now.
+    /// Removes an earlier run's remainder of a file that is complete now.
     pub(super) async fn forget_left(&self, full: &[u8], origin: &str) {
         let path = self.note_path(full, origin);
         if Ledger::load(&path).is_none() {
             return;
         }
-        // Nobody else writes it.
+        // No other process writes it.
         if let Ok(Some(claim)) = Claim::take(&path)
             && let Some((left, _)) = claim.load()
             && self
@@ -136,7 +137,7 @@ impl Shelf {
         }
     }
 
-    /// Gives up what is written: what is left over is hidden, and the next run finds it.
+    /// Gives the upload up: its remainder is hidden, and the next run finds it.
     pub(super) async fn forget(&self, hidden: &Hidden) {
         if self.is_removed(&hidden.partial).await {
             hidden.is_done();
@@ -159,7 +160,7 @@ impl Shelf {
         }
     }
 
-    /// Puts bytes in memory under a hidden name; says whether the time is kept.
+    /// Puts bytes in memory under a hidden name. Returns whether the time is kept.
     pub(super) async fn send(
         &self,
         hidden: &Hidden,
@@ -175,7 +176,8 @@ impl Shelf {
         Ok(taken.keeps_time)
     }
 
-    /// Puts a stream there, and says what its checksum is and whether the time is kept. Where the answer is lost, what is there counts.
+    /// Puts a stream there, and returns its checksum and whether the time is kept. If the answer is
+    /// lost, the entry there counts.
     async fn send_stream(
         &self,
         hidden: &Hidden,
@@ -239,7 +241,7 @@ impl Shelf {
         })
     }
 
-    /// Whether the server is nginx, by any of its answers.
+    /// Returns whether the server is nginx, by any of its answers.
     async fn is_nginx(&self) -> Result<bool> {
         if self.is_nginx.get().is_none() {
             self.look_at(&self.place().full(b"")).await?;
@@ -247,7 +249,8 @@ impl Shelf {
         Ok(self.is_nginx.get() == Some(&true))
     }
 
-    /// Looks at what was written: its size, and what it reads back as where the rules say so. Returns its time where that was told.
+    /// Checks the uploaded file: its size and, if the rules say so, its bytes read back. Returns
+    /// its time if it was reported.
     pub(super) async fn check(
         &self,
         hidden: &Hidden,
@@ -291,7 +294,7 @@ impl Shelf {
     }
 }
 
-/// Compares what the server tells of what it stored with what was sent, where both are known.
+/// Compares the server's report of the stored bytes with the sent ones, if both are known.
 fn compare(hidden: &Hidden, taken: &Taken, tally: &Tally) -> Result<()> {
     let (Some(told), Some(adler)) = (taken.adler, &tally.adler) else {
         return Ok(());
@@ -325,7 +328,7 @@ impl Upload {
 }
 
 impl Writer for Upload {
-    /// All of it: RFC 4918 has no way to write a range.
+    /// Returns no bound: RFC 4918 has no way to write a range.
     fn segment_size(&self) -> u64 {
         self.spec.size.max(1)
     }
