@@ -80,15 +80,7 @@ impl Access {
         Self {
             profile,
             ssh_options,
-            profiles_file: None,
-            start: StartOptions::default(),
-            gateways: Arc::default(),
-            limits: Registry::default(),
-            actor: Actor::oneself(),
-            given: None,
-            unsigned: false,
-            is_typed: false,
-            reach: Reach::default(),
+            ..Self::default()
         }
     }
 
