@@ -82,7 +82,7 @@ pub struct StartOptions {
     pub notices: Notices,
 }
 
-/// One run of the process at the other end.
+/// Single run of the process at the other end.
 struct Session {
     channel: http2::SendRequest<Body>,
     activity: Arc<AtomicU64>,
