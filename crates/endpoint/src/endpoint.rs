@@ -1,8 +1,8 @@
-//! The one shape of all storage: list, read ranges, write whole files, continue unfinished ones.
+//! Common interface of all storage: list, read ranges, write whole files, continue unfinished ones.
 //!
-//! What an endpoint can and can't do is data ([`Capabilities`]); copy branches on it and never on
-//! the protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the
-//! empty path is the root itself.
+//! Capabilities of an endpoint are data ([`Capabilities`]); copy branches on them and never on the
+//! protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the empty
+//! path is the root itself.
 
 use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
@@ -26,47 +26,48 @@ pub use crate::{
     relative::{base_name, join},
 };
 
-/// A future that a lane can own. What makes one is compiled where it stands, an `async fn` again in every crate that awaits it.
+/// Future that a lane can own. Boxing compiles it once, where it is made; an `async fn` is compiled
+/// again in every crate that awaits it.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The bytes of one range, in order.
+/// Bytes of one range, in order.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
-/// What lies at a path.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Bytes.
+    /// File of bytes.
     File,
-    /// A directory, or a prefix that has keys below it.
+    /// Directory, or prefix that has keys below it.
     Directory,
-    /// A symbolic link.
+    /// Symbolic link.
     Link,
-    /// A socket, pipe or device: nothing to copy.
+    /// Socket, pipe or device: nothing to copy.
     Special,
 }
 
-/// What an endpoint says about one path.
+/// Description of one path by an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The last component; empty for the root.
+    /// Last component; empty for the root.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
-    /// Bytes of a file.
+    /// Size of a file in bytes.
     pub size: u64,
-    /// When its content last changed, where a listing tells.
+    /// Time at which its content last changed, if listings report it.
     pub mtime: Option<FileTime>,
-    /// When the store took it, where a listing tells that rather than the file's own time: for
-    /// people to read, never to compare files by.
+    /// Time at which the store received it, if a listing reports that rather than the file's own
+    /// time: for people to read, never to compare files by.
     pub stored: Option<FileTime>,
-    /// Permission bits (`07777`), where known.
+    /// Permission bits (`07777`), if known.
     pub mode: Option<u32>,
-    /// What the store itself calls this version (an ETag).
+    /// Store's own name of this version (an ETag).
     pub version: Option<Box<str>>,
 }
 
 impl Entry {
-    /// An entry of which only the name and the kind are known.
+    /// Creates an entry with only a name and a kind.
     #[must_use]
     pub fn bare(name: Vec<u8>, kind: Kind) -> Self {
         Self {
@@ -81,120 +82,132 @@ impl Entry {
     }
 }
 
-/// A small file, read whole.
+/// Small file, read whole.
 #[derive(Debug)]
 pub struct Whole {
-    /// As it was when read.
+    /// Entry of the file when it was read.
     pub entry: Entry,
-    /// Its bytes, in order.
+    /// Bytes, in order.
     pub data: Vec<Bytes>,
-    /// Their checksum, compared with the store's own where it has one.
+    /// Checksum of the bytes, compared with the store's own if it has one.
     pub checksum: Checksum,
 }
 
-/// A small file on its way, whole in memory.
+/// Small file being sent, whole in memory.
 #[derive(Debug)]
 pub struct Parcel {
-    /// Where it goes.
+    /// Destination path.
     pub path: Vec<u8>,
-    /// What is kept of it.
+    /// Attributes to keep.
     pub spec: FileSpec,
-    /// Its bytes, in order.
+    /// Bytes, in order.
     pub data: Vec<Bytes>,
-    /// Their checksum.
+    /// Checksum of the bytes.
     pub sum: Checksum,
 }
 
-/// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others write.
+/// Segment of a file that a writer in another process began, which [`Writer::lend`] lets others
+/// write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LentSegment {
-    /// What the writer said. Never a secret.
+    /// Token from the writer. Never a secret.
     pub token: String,
-    /// Which one it is.
+    /// Index of the segment.
     pub index: u64,
-    /// Its bytes.
+    /// Range of its bytes.
     pub range: Range<u64>,
 }
 
-/// What must hold of a path for a write to it to happen.
+/// Condition on a path for a write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing is there.
     Absent,
-    /// The store still calls what is there by this [`Entry::version`].
+    /// Store still reports this [`Entry::version`].
     Version(Box<str>),
 }
 
-/// A directory being listed.
+/// Directory being listed.
 pub trait Listing: Send {
-    /// The next entries in no particular order; empty at the end. Bounded by the endpoint. After a
-    /// temporary error the same call may be made again, and fails again where it can't go on.
+    /// Returns the next entries in no particular order; empty at the end. The endpoint bounds their
+    /// number. After a temporary error the call may be repeated, and fails again if it can't
+    /// continue.
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>>;
 
-    /// Where the listing stands behind the last page, for [`Endpoint::list_on`]; `None` where a
-    /// listing can only be started anew.
+    /// Returns the position after the last page, for [`Endpoint::list_on`]; `None` if a listing can
+    /// only start anew.
     fn mark(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Whether its requests are held to the profile's caps where they are made, because one page
-    /// takes several of them or none.
+    /// Returns whether the listing applies the profile's caps to its requests itself, because one
+    /// page takes several of them or none.
     fn counts_itself(&self) -> bool {
         false
     }
 }
 
-/// A file open for ranged reads.
+/// File open for range reads.
 pub trait Reader: Send + Sync {
-    /// As it was when opened.
+    /// Returns its entry when it was opened.
     fn entry(&self) -> &Entry;
-    /// What the store says the whole file's checksum is.
+    /// Returns the store's checksum of the whole file.
     fn checksum(&self) -> Option<Checksum>;
-    /// The same, or the other checksum that the store keeps: for [`Compared`](crate::Compared).
+    /// Returns that checksum, or one of another kind that the store keeps: for
+    /// [`Compared`](crate::Compared).
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
-    /// Streams `range`, of which nothing is an empty one. It ends with an error if fewer bytes are there.
+    /// Streams `range`; an empty range yields nothing. It ends with an error if fewer bytes are
+    /// there.
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>>;
-    /// Fails with [`crate::ErrorKind::Changed`] unless the file still is what was opened.
+    /// Fails with [`crate::ErrorKind::Changed`] unless the file is still the one that was opened.
     fn confirm(&self) -> Boxed<'_, Result<()>>;
 }
 
-/// A large file being written in segments, visible under its final name only after `finish`.
+/// Large file being written in segments, visible under its final name only after `finish`.
 pub trait Writer: Send + Sync {
-    /// Bytes of each segment but the last.
+    /// Returns the bytes of each segment but the last.
     fn segment_size(&self) -> u64;
-    /// Segments an earlier run stored, checked again where that is cheaper than to send again.
+    /// Returns the segments that an earlier run stored, checked again if that is cheaper than
+    /// sending them.
     fn kept(&self) -> Vec<(u64, Checksum)>;
-    /// Stores a segment, or a run of them; returns the checksum of the range that the destination holds then.
+    /// Stores a segment, or a run of them; returns the checksum of the range that the destination
+    /// then holds.
     fn write(&self, index: u64, range: Range<u64>, body: ByteStream)
     -> Boxed<'_, Result<Checksum>>;
-    /// Segments that one [`Writer::write`] may bring in a row, by the first one's index and the range of all.
+    /// Returns the number of consecutive segments that one [`Writer::write`] may bring, by the
+    /// first one's index and the range of all.
     fn run_max(&self) -> u64 {
         1
     }
-    /// Gives the file its attributes and its final name; `whole` is what the destination must hold.
+    /// Gives the file its attributes and its final name; `whole` is the checksum that the
+    /// destination must hold.
     fn finish(&self, whole: Checksum) -> Boxed<'_, Result<()>>;
-    /// Forgets the unfinished file: what it is a copy of is gone.
+    /// Discards the unfinished file, since its source is gone.
     fn discard(&self) -> Boxed<'_, ()>;
 
-    /// Waits until all segments are on their way, for [`Writer::finish_ahead`]. The whole's checksum; `None` where nothing is gained.
+    /// Waits until all segments are in flight, for [`Writer::finish_ahead`]. Returns the whole's
+    /// checksum; `None` if that gains nothing.
     fn all_sent(&self) -> Boxed<'_, Option<Checksum>> {
         Box::pin(async { None })
     }
 
-    /// As [`Writer::finish`], but waits for segments on their way. Failed, it may be finished later.
+    /// Finishes like [`Writer::finish`], but waits for segments in flight. After a failure it may
+    /// be finished later.
     fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
         self.finish(whole)
     }
 
-    /// Where segment `index` starts. Files of unknown length may be cut into segments that grow, so
-    /// that few of them reach far; no segment is smaller than [`Writer::segment_size`] but the last.
+    /// Returns the start of segment `index`. Files of unknown length may be cut into growing
+    /// segments, so that few of them reach far. No segment is smaller than [`Writer::segment_size`]
+    /// but the last.
     fn segment_start(&self, index: u64) -> u64 {
         index.saturating_mul(self.segment_size())
     }
 
-    /// Finishes what [`Endpoint::create_open_ended`] began at `size` bytes: all segments below are there, what lies beyond is cut off.
+    /// Finishes a file of [`Endpoint::create_open_ended`] at `size` bytes: all segments below are
+    /// there, bytes beyond are cut off.
     fn finish_at(&self, _size: u64, _whole: Checksum) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             Err(
@@ -204,66 +217,68 @@ pub trait Writer: Send + Sync {
         })
     }
 
-    /// Makes the segments written so far survive a crash of the machine that holds them, and says
-    /// whether they do now. A store that only answers for what it keeps has nothing to do.
+    /// Makes the segments written so far survive a crash of the machine that holds them, and
+    /// returns whether they do now. A store that only vouches for what it keeps has nothing to do.
     fn settle(&self) -> Boxed<'_, Result<bool>> {
         Box::pin(async { Ok(false) })
     }
 
-    /// What other processes with the same credentials must know to write segments of this file, by
-    /// [`Endpoint::write_lent`]. Never a secret. `None` where none can.
+    /// Returns the token that other processes with the same credentials need to write segments of
+    /// this file by [`Endpoint::write_lent`]. Never a secret. `None` if none can.
     fn lend(&self) -> Option<String> {
         None
     }
 
-    /// Takes a segment that another process wrote, with the checksum and the receipt that it was given.
+    /// Accepts a segment that another process wrote, with its checksum and receipt.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a receipt that is none, [`ErrorKind::Unsupported`] where nothing is
-    /// lent; the operating system's.
+    /// [`ErrorKind::Invalid`] for an invalid receipt, [`ErrorKind::Unsupported`] if nothing is
+    /// lent; the operating system's errors.
     fn take(&self, _index: u64, _sum: Checksum, _receipt: &str) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, "take", "a segment")
             .cause("it was not lent to anybody"))
     }
 
-    /// What another machine must know to go on with the unfinished file, for [`Endpoint::adopt`].
-    /// Never a secret. `None` where nothing is kept on this one.
+    /// Returns the note that another machine needs to continue the unfinished file, for
+    /// [`Endpoint::adopt`]. Never a secret. `None` if nothing is kept on this one.
     fn note(&self) -> Option<String> {
         None
     }
 }
 
-/// A protocol, a root and the credentials to reach it.
+/// Protocol, root and the credentials to reach it.
 pub trait Endpoint: Send + Sync {
-    /// What it can do.
+    /// Returns its capabilities.
     fn capabilities(&self) -> Capabilities;
-    /// The address of `path` for people. Never a secret.
+    /// Returns the address of `path` for messages. Never a secret.
     fn show(&self, path: &[u8]) -> String;
-    /// What lies at `path`; `None` when nothing does. A final symbolic link is followed if asked.
+    /// Returns the entry at `path`; `None` if nothing is there. A final symbolic link is followed
+    /// if requested.
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>>;
     /// Starts to list the directory at `path`.
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>>;
-    /// Reads a file of at most [`Capabilities::segment_size_min`] bytes whole and unchanged.
+    /// Reads a whole, unchanged file of at most [`Capabilities::segment_size_min`] bytes.
     fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>>;
-    /// Opens a file for ranged reads.
+    /// Opens a file for range reads.
     fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>>;
-    /// Where the symbolic link at `path` points.
+    /// Returns the target of the symbolic link at `path`.
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>>;
-    /// Why nothing can be written, of what is only read from.
+    /// Returns the error for a write to a read-only endpoint.
     fn read_only(&self, path: &[u8]) -> Error {
         unsupported("write", self.show(path)).at(Locus::Destination)
     }
-    /// Fails where nothing can be written at all: asked before anything is, so that nobody hears it of each file.
+    /// Fails if the endpoint is read-only. Callers check this first, so that the error is not
+    /// repeated for each file.
     ///
     /// # Errors
-    /// [`Endpoint::read_only`].
+    /// Error of [`Endpoint::read_only`].
     fn check_writes(&self) -> Result<()> {
         if self.capabilities().writes {
             return Ok(());
         }
         Err(self.read_only(b""))
     }
-    /// Stores a small file under its final name, all or nothing, and checks it is held.
+    /// Stores a small file under its final name, atomically, and checks that it is held.
     fn put<'a>(
         &'a self,
         path: &'a [u8],
@@ -273,7 +288,7 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Starts a large file or continues it.
+    /// Starts or continues a large file.
     fn create<'a>(
         &'a self,
         path: &'a [u8],
@@ -281,8 +296,8 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<Arc<dyn Writer>>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Starts a large file of which nobody knows the length yet, or continues it; whatever
-    /// [`FileSpec::size`] says is ignored. It ends with [`Writer::finish_at`].
+    /// Starts or continues a large file of unknown length; [`FileSpec::size`] is ignored. It ends
+    /// with [`Writer::finish_at`].
     fn create_open_ended<'a>(
         &'a self,
         path: &'a [u8],
@@ -295,8 +310,8 @@ pub trait Endpoint: Send + Sync {
             ))
         })
     }
-    /// Takes over what a writer on another machine noted of the unfinished file at `path`, so that
-    /// it is found when the file is continued here. What was noted here already wins.
+    /// Adopts the note of a writer on another machine about the unfinished file at `path`, so that
+    /// it is found when the file is continued here. An existing note here wins.
     fn adopt<'a>(
         &'a self,
         _path: &'a [u8],
@@ -305,8 +320,8 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
-    /// Writes a segment of the file at `path` that a writer elsewhere lent, and says its checksum and a
-    /// receipt, which that writer is to [`Writer::take`].
+    /// Writes a segment of the file at `path` that a writer elsewhere lent. Returns its checksum
+    /// and a receipt for that writer to [`Writer::take`].
     fn write_lent<'a>(
         &'a self,
         path: &'a [u8],
@@ -316,7 +331,7 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<(Checksum, String)>> {
         Box::pin(async move { Err(unsupported("write beside another", self.show(path))) })
     }
-    /// Makes a symbolic link, replacing one that is there.
+    /// Makes a symbolic link, replacing an existing one.
     fn make_link<'a>(
         &'a self,
         path: &'a [u8],
@@ -325,16 +340,16 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Makes the directories above the root, where the store has any.
+    /// Makes the directories above the root, if the store has any.
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async move { Err(self.read_only(b"")) })
     }
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and its parents; returns whether it is new.
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Gives a directory its final attributes. `empty` directories of stores that only know
-    /// prefixes leave a marker.
+    /// Gives a directory its final attributes. Stores that only know prefixes leave a marker for
+    /// `empty` directories.
     fn seal_directory<'a>(
         &'a self,
         path: &'a [u8],
@@ -344,14 +359,14 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(self.read_only(path)) })
     }
 
-    /// Keeps a directory that was just made to its user while things are put into it, where `mode` will let others do less than they
-    /// may now. Where modes are not kept, nothing is kept private either.
+    /// Restricts a new directory to its user while files are written into it, if `mode` will grant
+    /// others less than they have now. Stores that keep no modes keep nothing private either.
     fn keep_private<'a>(&'a self, _path: &'a [u8], _mode: u32) -> Boxed<'a, ()> {
         Box::pin(async {})
     }
 
-    /// Seals several directories, none of which holds another; one result each, in their order.
-    /// Worth more than as many [`Endpoint::seal_directory`] where requests travel far.
+    /// Seals several directories, none of which holds another; one result each, in order. Faster
+    /// than as many [`Endpoint::seal_directory`] over long distances.
     fn seal_directories<'a>(
         &'a self,
         wanted: &'a [(Vec<u8>, Entry, bool)],
@@ -365,15 +380,15 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Starts to list everything below the directory at `path` at once, names being paths relative
-    /// to it and directories coming before what they hold; `None` where directories have to be
-    /// listed one at a time.
+    /// Starts to list everything below the directory at `path` at once, with names as paths
+    /// relative to it and directories before their content. `None` if directories must be listed
+    /// one at a time.
     fn list_tree<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
         Box::pin(async { Ok(None) })
     }
 
-    /// Goes on with a listing of `path`, of the directory or the whole tree, from a mark it left,
-    /// as if it had never been interrupted. What changed meanwhile may be told as it was or is.
+    /// Continues a listing of `path`, of the directory or the whole tree, from a mark it left, as
+    /// if it had never been interrupted. Entries changed meanwhile may be reported in either state.
     fn list_on<'a>(
         &'a self,
         path: &'a [u8],
@@ -382,8 +397,8 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("go on listing", self.show(path))) })
     }
 
-    /// Reads several small files; one result each, in their order. Worth more than as many
-    /// [`Endpoint::get`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    /// Reads several small files; one result each, in order. Faster than as many [`Endpoint::get`]
+    /// if [`Capabilities::bundle_bytes_max`] is not 0.
     fn get_all<'a>(&'a self, wanted: &'a [(Vec<u8>, Entry)]) -> Boxed<'a, Vec<Result<Whole>>> {
         Box::pin(async move {
             let mut found = Vec::with_capacity(wanted.len());
@@ -394,8 +409,8 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Stores several small files; one result each, in their order. Worth more than as many
-    /// [`Endpoint::put`] where [`Capabilities::bundle_bytes_max`] is not 0.
+    /// Stores several small files; one result each, in order. Faster than as many [`Endpoint::put`]
+    /// if [`Capabilities::bundle_bytes_max`] is not 0.
     fn put_all(&self, parcels: Vec<Parcel>) -> Boxed<'_, Vec<Result<()>>> {
         Box::pin(async move {
             let mut stored = Vec::with_capacity(parcels.len());
@@ -412,8 +427,8 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Stores a small file as [`Endpoint::put`] does, but only while `condition` holds, which the
-    /// server checks in the same step; fails with [`ErrorKind::Conflict`] when it does not.
+    /// Stores a small file like [`Endpoint::put`], but only while `condition` holds, which the
+    /// server checks atomically; fails with [`ErrorKind::Conflict`] if it does not.
     fn put_if<'a>(
         &'a self,
         path: &'a [u8],
@@ -425,13 +440,13 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("write on a condition to", self.show(path))) })
     }
 
-    /// Removes the file or link at `path`; nothing there is no error.
+    /// Removes the file or link at `path`; a missing one is no error.
     fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(unsupported("remove", self.show(path))) })
     }
 
-    /// Lets whoever gets the pass do one thing with the file at `path`, for as long as `lifetime`, at the store
-    /// itself and without our credentials.
+    /// Presigns a URL for one operation on the file at `path`, for `lifetime`, at the store itself
+    /// and without our credentials.
     fn pass<'a>(
         &'a self,
         path: &'a [u8],
@@ -441,54 +456,58 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("hand out", self.show(path))) })
     }
 
-    /// What files arrived without so far, because it is refused here.
+    /// Returns the attributes that files arrived without so far, because the endpoint refuses them.
     fn unkept(&self) -> Unkept {
         Unkept::default()
     }
 
-    /// The way to the endpoint and back, once something measured it; `None` where it is not remote.
+    /// Returns the round trip time to the endpoint, once something measured it; `None` if it is not
+    /// remote.
     fn round_trip(&self) -> Option<Duration> {
         None
     }
 
-    /// The caps its requests and bytes are held to, where its profile has some.
+    /// Returns the caps on its requests and bytes, if its profile has some.
     fn limits(&self) -> Option<&Limits> {
         None
     }
 
-    /// Names the server where it copies among its own files: an endpoint can
-    /// [`Endpoint::copy_within`] what another with the same realm has [`Endpoint::locate`]d.
+    /// Returns the name of the server if it copies among its own files: an endpoint can
+    /// [`Endpoint::copy_within`] a file that another with the same realm has [`Endpoint::locate`]d.
     fn realm(&self) -> Option<String> {
         None
     }
 
-    /// Where `path` is within the realm.
+    /// Returns the place of `path` within the realm.
     fn locate(&self, path: &[u8]) -> Vec<u8> {
         path.to_vec()
     }
 
-    /// Names what its files lie in: endpoints that name the same reach each other's. `None` where that can't be told.
+    /// Returns the name of the system of its files: endpoints with the same name reach each other's
+    /// files. `None` if unknown.
     fn system(&self) -> Option<String> {
         self.realm()
     }
 
-    /// Where `path` lies in the system, whatever links lead there, as far as the other side tells. Its end need not be there yet.
+    /// Returns the place of `path` in the system with all links resolved, as far as the other side
+    /// reports. Its end need not exist yet.
     fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async move { Ok(self.locate(path)) })
     }
 
-    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Where the file system behind
-    /// decides that, it is learnt once for each, by a file that is made and removed there.
+    /// Returns the resolution of times at `path`, in nanoseconds; `None` if none can be set. If the
+    /// file system behind decides that, it is probed once for each, with a temporary file.
     fn learn_time_step_ns<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async { Ok(self.capabilities().mtime_step_ns) })
     }
 
-    /// Removes what an upload of what comes from `origin` to `path` left over that was ended by force after the file had its name.
+    /// Removes the leftovers of an upload from `origin` to `path` that was killed after the file
+    /// had its name.
     fn forget_unfinished<'a>(&'a self, _path: &'a [u8], _origin: &'a str) -> Boxed<'a, ()> {
         Box::pin(async {})
     }
 
-    /// Lets the server copy its file `from` to `path`, all or nothing.
+    /// Makes the server copy its file `from` to `path`, atomically.
     fn copy_within<'a>(
         &'a self,
         _from: &'a [u8],

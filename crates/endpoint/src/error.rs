@@ -1,66 +1,67 @@
-//! The one error of the hands: what, while doing what, to what, and whether to retry.
+//! Common error of the crates that act: the operation, its subject, the cause, and whether to
+//! retry.
 
 use std::{error, fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 
 use rustix::io::Errno;
 
-/// What went wrong, as far as a caller decides by it.
+/// Kind of an error, as far as callers decide by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The path, object or bucket isn't there.
+    /// Missing path, object or bucket.
     NotFound,
-    /// The other side knows us and says no.
+    /// Refused by the other side, although it knows us.
     PermissionDenied,
-    /// The other side does not accept our credentials, or its key is not the one pinned.
+    /// Credentials not accepted, or a key that is not the pinned one.
     Unauthenticated,
-    /// No space, or the capacity lent is used up.
+    /// No space left, or the lent capacity used up.
     Full,
-    /// The bytes do not have the digest they should have.
+    /// Bytes that do not match their digest.
     Corrupt,
-    /// The source changed while it was read.
+    /// Source changed while it was read.
     Changed,
-    /// Something is in the way at the destination, or a lock is held.
+    /// Destination occupied, or a lock held.
     Conflict,
-    /// What was asked makes no sense: a bad URL, an unknown scheme, a malformed request.
+    /// Invalid request: a bad URL, an unknown scheme, a malformed request.
     Invalid,
-    /// This endpoint can't do that.
+    /// Not supported by this endpoint.
     Unsupported,
-    /// No connection, or it broke.
+    /// No connection, or a broken one.
     Unreachable,
-    /// Nothing moved for too long.
+    /// No progress for too long.
     TimedOut,
-    /// The other side asks us to come back later.
+    /// Request of the other side to come back later.
     Busy,
-    /// Stopped because somebody asked.
+    /// Cancelled on request.
     Cancelled,
     /// None of the above.
     Other,
 }
 
-/// Whether trying again can help.
+/// Prospect of a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// The same request will fail again.
+    /// Same request will fail again.
     Permanent,
-    /// The same request may pass later.
+    /// Same request may succeed later.
     Temporary,
 }
 
-/// Where it went wrong.
+/// Place of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Locus {
-    /// Where bytes come from.
+    /// Source of the bytes.
     Source,
-    /// Between the two ends.
+    /// Network between the two ends.
     Network,
-    /// Where bytes go.
+    /// Destination of the bytes.
     Destination,
-    /// Here: configuration, arguments, our own code.
+    /// Client: configuration, arguments, our own code.
     Client,
 }
 
-/// An error of the hands.
+/// Error of the crates that act.
 ///
 /// Shown as one line: `can't OPERATION SUBJECT: cause (hint)`.
 #[derive(Debug)]
@@ -73,16 +74,16 @@ pub struct Error {
     context: Vec<(&'static str, String)>,
     cause: Option<Box<dyn error::Error + Send + Sync>>,
     hint: Option<String>,
-    /// Milliseconds; small, because every result of the hands has room for an error.
+    /// Pause in milliseconds; small, because every result has room for an error.
     retry_after_ms: Option<NonZeroU32>,
 }
 
-/// What the hands return.
+/// Result with this error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind` while doing `operation` (a verb: "open", "list") to `subject` (a path or
-    /// URL without secrets). The status follows from the kind; the locus starts as the client.
+    /// Creates an error of `kind` for `operation` (a verb: "open", "list") on `subject` (a path or
+    /// URL without secrets). The status follows from the kind; the locus is the client at first.
     pub fn new(kind: ErrorKind, operation: &'static str, subject: impl Into<String>) -> Self {
         let status = match kind {
             ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Busy => Status::Temporary,
@@ -111,14 +112,14 @@ impl Error {
         }
     }
 
-    /// The same about what people call otherwise.
+    /// Returns the error with another subject.
     #[must_use]
     pub fn about(self, subject: impl Into<String>) -> Self {
         let subject = subject.into();
         Self { subject, ..self }
     }
 
-    /// An operating system error while doing `operation` to `subject`.
+    /// Creates an error from one of the operating system for `operation` on `subject`.
     pub fn io(operation: &'static str, subject: impl Into<String>, cause: io::Error) -> Self {
         let hint = hint_of_io(operation, &cause);
         let error = Self::new(kind_of_io(&cause), operation, subject).cause(cause);
@@ -128,7 +129,8 @@ impl Error {
         }
     }
 
-    /// That nobody can listen at an address; `another` says how another one is named.
+    /// Creates an error for an address on which listening failed; `another` says how to choose
+    /// another one.
     pub fn listening(address: SocketAddr, cause: io::Error, another: &str) -> Self {
         let why = if cause.kind() == io::ErrorKind::PermissionDenied {
             "ports below 1024 are root's: "
@@ -140,14 +142,14 @@ impl Error {
         Self::io("listen on", address.to_string(), cause).hint(format!("{why}{another}"))
     }
 
-    /// Says whether a retry can help, where the kind alone does not.
+    /// Sets whether a retry can help, if the kind alone does not decide.
     #[must_use]
     pub fn status_is(mut self, status: Status) -> Self {
         self.status = status;
         self
     }
 
-    /// The same as another kind of error, which decides whether a retry can help.
+    /// Returns the error with another kind, which decides whether a retry can help.
     #[must_use]
     pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
         let status = Self::new(kind, self.operation, String::new()).status;
@@ -158,7 +160,7 @@ impl Error {
         }
     }
 
-    /// Says where it went wrong.
+    /// Sets the locus.
     #[must_use]
     pub fn at(mut self, locus: Locus) -> Self {
         self.locus = locus;
@@ -172,21 +174,21 @@ impl Error {
         self
     }
 
-    /// Adds the error underneath.
+    /// Adds the underlying error.
     #[must_use]
     pub fn cause(mut self, cause: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
         self.cause = Some(cause.into());
         self
     }
 
-    /// Says what to try, for people.
+    /// Sets the hint for people.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The other side said when to try again (`Retry-After`); that makes it temporary.
+    /// Sets the pause that the other side requested (`Retry-After`); that makes it temporary.
     #[must_use]
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after_ms = u32::try_from(pause.as_millis())
@@ -196,7 +198,8 @@ impl Error {
         self
     }
 
-    /// The same error for somebody else who waited for the same: its cause is kept as the system's number, or as text.
+    /// Returns a copy for another caller that waited for the same result: its cause is kept as the
+    /// system's number, or as text.
     #[must_use]
     pub fn retold(&self) -> Self {
         let retell = |cause: &(dyn error::Error + Send + Sync + 'static)| {
@@ -219,23 +222,24 @@ impl Error {
         }
     }
 
-    /// When to try again, where the other side said so.
+    /// Returns the pause before a retry, if the other side requested one.
     pub fn pause(&self) -> Option<Duration> {
         self.retry_after_ms
             .map(|pause_ms| Duration::from_millis(pause_ms.get().into()))
     }
 
-    /// What went wrong.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether trying again can help.
+    /// Returns whether a retry can help.
     pub fn is_temporary(&self) -> bool {
         self.status == Status::Temporary
     }
 
-    /// Whether all else would end so at the same destination: it is full, or can't be written at all.
+    /// Returns whether all other writes to this destination would fail too: it is full, or
+    /// read-only.
     pub fn concerns_everything(&self) -> bool {
         let cause = std::error::Error::source(self);
         let cause = cause.and_then(|cause| cause.downcast_ref::<std::io::Error>());
@@ -243,27 +247,27 @@ impl Error {
             || cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
     }
 
-    /// Where it went wrong.
+    /// Returns the locus.
     pub fn locus(&self) -> Locus {
         self.locus
     }
 
-    /// The facts added for operators.
+    /// Returns the facts added for operators.
     pub fn context(&self) -> &[(&'static str, String)] {
         &self.context
     }
 
-    /// What was being done: a verb.
+    /// Returns the operation: a verb.
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What it was done to.
+    /// Returns the subject of the operation.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// The error underneath in words; where there is none, what went wrong.
+    /// Returns the text of the underlying error; without one, that of the kind.
     pub fn cause_text(&self) -> String {
         match &self.cause {
             Some(cause) => cause.to_string(),
@@ -271,12 +275,12 @@ impl Error {
         }
     }
 
-    /// What to try, where somebody said so.
+    /// Returns the hint, if there is one.
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The page under `docs/errors/` that explains this error.
+    /// Returns the page under `docs/errors/` that explains this error.
     pub fn code(&self) -> &'static str {
         match self.kind {
             ErrorKind::NotFound => "not-found",
@@ -297,19 +301,19 @@ impl Error {
     }
 }
 
-/// That an endpoint can't do that.
+/// Returns the error for an operation that an endpoint does not support.
 pub(crate) fn unsupported(operation: &'static str, subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, operation, subject)
         .cause("this endpoint can't")
         .hint("`posthaste endpoints` shows what each one can")
 }
 
-/// What the operating system of a server said of one file, as it told it.
+/// Returns the error that a server's operating system reported for one file.
 pub(crate) fn server_says(message: &str) -> io::Error {
     io::Error::other(format!("the server says: {message}"))
 }
 
-/// What to try about what the system says, where that is the same for all files.
+/// Returns a hint for an operating system error, if it is the same for all files.
 fn hint_of_io(operation: &str, cause: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(cause)? {
         Errno::INVAL if matches!(operation, "write" | "make directory") => {
@@ -368,7 +372,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// A name as it is, but for what would break the line or the terminal.
+/// Name unchanged, except for characters that would break the line or the terminal.
 struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {
@@ -390,7 +394,7 @@ impl error::Error for Error {
     }
 }
 
-/// That an endpoint has no symbolic links.
+/// Returns the error for an endpoint without symbolic links.
 pub(crate) fn no_links(subject: String) -> Error {
     Error::new(ErrorKind::Unsupported, "make link", subject)
         .cause("no symbolic links can be there")

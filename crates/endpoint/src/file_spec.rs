@@ -1,27 +1,27 @@
-//! What is to be kept of a file, and by what an unfinished copy of it is known.
+//! Specification of a file: the attributes to keep, and the identity of an unfinished copy.
 
 use std::sync::Arc;
 
 use crate::FileTime;
 
-/// What a destination is to keep of a file beside its bytes, and whom it came from.
+/// Attributes that a destination keeps of a file beside its bytes, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Kept at the destination.
+    /// Modification time, kept at the destination.
     pub mtime: Option<FileTime>,
-    /// Kept at the destination: permission bits.
+    /// Permission bits, kept at the destination.
     pub mode: Option<u32>,
-    /// The source's full address. With size, mtime and version it names what an unfinished copy
-    /// is a copy of.
+    /// Full address of the source. With size, mtime and version it identifies the source of an
+    /// unfinished copy.
     pub origin: Arc<str>,
-    /// The source's own version, where it has one.
+    /// Source's own version, if it has one.
     pub version: Option<Box<str>>,
 }
 
 impl FileSpec {
-    /// Names exactly what is copied: another value means that an unfinished copy starts anew.
+    /// Returns the identity of the copy: with another value an unfinished copy starts anew.
     #[must_use]
     pub fn identity(&self) -> String {
         let text = format!(
@@ -35,7 +35,8 @@ impl FileSpec {
         blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
 
-    /// The same for a file of unknown length, which is found again whatever its length is.
+    /// Returns the specification for a file of unknown length, which is found again whatever its
+    /// length is.
     pub(crate) fn open_ended(&self) -> Self {
         Self {
             size: 0,

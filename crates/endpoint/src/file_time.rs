@@ -1,8 +1,8 @@
-//! Moments of file systems.
+//! Times of file systems.
 
 use std::{cmp::Ordering, fmt};
 
-/// A moment of a file system: whole seconds since the Unix epoch and nanoseconds after them.
+/// Time of a file system: whole seconds since the Unix epoch and nanoseconds after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileTime {
     /// Seconds; negative before 1970.
@@ -12,7 +12,7 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// Whether both fall into one step of `step_ns`: stores keep different precisions.
+    /// Returns whether both fall into one step of `step_ns`: stores keep different precisions.
     #[must_use]
     pub fn agrees(self, other: Self, step_ns: u32) -> bool {
         let (early, late) = match self.cmp(&other) {

@@ -1,4 +1,4 @@
-//! Which places credentials are for.
+//! Places for which credentials are valid.
 
 use std::ffi::OsStr;
 
@@ -6,18 +6,18 @@ use super::{Access, Chosen, below, named};
 use crate::{Error, ErrorKind, Location, Result};
 
 impl Access {
-    /// The same, which tells no S3 store who asks, whatever credentials there are.
+    /// Returns an access that sends no credentials to S3 stores.
     #[must_use]
     pub fn unsigned(mut self, unsigned: bool) -> Self {
         self.unsigned = unsigned;
         self
     }
 
-    /// Whether a profile is for `location`: it has an address, and that is where it is, or what it lies below. `NAME:path` is for the
-    /// profile NAME alone.
+    /// Returns whether a profile is for `location`: it has an address, and `location` is there or
+    /// below it. `NAME:path` is for the profile NAME only.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn covers(&self, name: &str, location: Location) -> Result<bool> {
         let Some(url) = self.profile(name)?.and_then(|profile| profile.url) else {
             return Ok(false);
@@ -30,10 +30,11 @@ impl Access {
         Ok(location.lies_below(&base))
     }
 
-    /// As [`Access::covers`], of a profile that is named after a host: one without an address is for all of that host.
+    /// Returns the same as [`Access::covers`] for a profile named after a host: one without an
+    /// address is for all of that host.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn covers_host(&self, name: &str, location: Location) -> Result<bool> {
         match self.profile(name)?.and_then(|profile| profile.url) {
             Some(_) => self.covers(name, location),
@@ -42,7 +43,7 @@ impl Access {
     }
 }
 
-/// Fails where credentials that were given for TLS would go over a plain connection.
+/// Fails if credentials that were given for TLS would go over a plain connection.
 pub(super) fn refuse_plain(location: &Location, chosen: &Chosen) -> Result<()> {
     let url = chosen
         .ours

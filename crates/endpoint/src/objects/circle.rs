@@ -5,7 +5,7 @@
 /// names.
 const EMPTY_MAX: u32 = 10_000;
 
-/// One remembered mark of those at which pages continued, and the last name of its page. It is
+/// Single remembered mark of those at which pages continued, and the last name of its page. It is
 /// replaced whenever twice as many have come (Brent's cycle detection).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Circle {
