@@ -1,12 +1,12 @@
 //! FTP servers: `ftp://`, and `ftps://` with TLS.
 //!
-//! An own client, since none of those there are keeps several sessions, reads ranges and says which
-//! of the server's answers are worth trying again; what is needed of the protocol is little. Names
-//! and attributes come from MLST and MLSD (RFC 3659): a server without them is refused, because
-//! what LIST prints can't be read for sure. Data connections are passive. A large file is written
-//! to a hidden name one segment after the other (REST and STOR), so that a killed copy goes on, then
-//! gets its time (MFMT), its mode (SITE CHMOD) and its name. Which segments are there is noted on
-//! this machine.
+//! The client is our own, since no existing one keeps several sessions, reads ranges and classifies
+//! which answers are worth a retry; little of the protocol is needed. Names and attributes come
+//! from MLST and MLSD (RFC 3659). A server without them is refused, because the output of LIST
+//! can't be parsed reliably. Data connections are passive. A large file is written to a hidden
+//! name, one segment after the other (REST and STOR), so that a killed copy continues. It then gets
+//! its time (MFMT), its mode (SITE CHMOD) and its name. This machine notes which segments are
+//! stored.
 
 mod facts;
 mod host;
@@ -53,24 +53,24 @@ pub(crate) use session::try_lines;
 use transfer::{FtpReader, is_same};
 use writer::FtpWriter;
 
-/// Files up to this size are written whole.
+/// Largest file that is written whole.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
 
-/// Where `ftp://` and `ftps://` with AUTH TLS listen.
+/// Port of `ftp://`, and of `ftps://` with AUTH TLS.
 const PORT: u16 = 21;
 
-/// Where `ftps://` listens that is protected from the first byte.
+/// Port of `ftps://` with TLS from the first byte.
 const IMPLICIT_PORT: u16 = 990;
 
 /// Files below a root on an FTP server.
 pub struct Ftp {
     remote: Arc<Remote>,
-    /// What was learnt of its clock.
+    /// Resolution of its clock.
     step_ns: OnceCell<Option<u32>>,
 }
 
 impl Ftp {
-    /// Logs in at `server` with the credentials of the profile chosen, of `~/.netrc`, or as
+    /// Logs in at `server` with the credentials of the chosen profile, of `~/.netrc`, or as
     /// `anonymous`.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Ftp {
     }
 }
 
-/// Where to log in, how protected, and as whom.
+/// Returns the server, its protection and the login.
 fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
     let profile = chosen.and_then(|chosen| chosen.ours.as_ref());
     let is_ftps = server.protocol == Protocol::Ftps;
@@ -152,7 +152,7 @@ fn host_of(server: &Server, chosen: Option<&Chosen>) -> Result<Host> {
                     .cause(format!("no password for {user}"))
                     .hint("put it into a profile or ~/.netrc"));
             }
-            // RFC 1635: what an anonymous user gives as a password doesn't matter.
+            // RFC 1635: the password of an anonymous user doesn't matter.
             Some(_) | None => ("anonymous".to_owned(), Secret::new("anonymous@")),
         },
     };
@@ -177,7 +177,7 @@ impl Remote {
             Err(error) if error.kind() == ErrorKind::Changed => {}
             Err(error) => return Err(error),
         }
-        // It changed since it was listed: now, or before it was read.
+        // The file changed after it was listed, perhaps before it was read.
         let before = self.stat(&full).await?.ok_or_else(|| self.missing(&full))?;
         let found = self.read_whole(&full, &before).await?;
         if is_same(&found.entry, &before) {
@@ -189,10 +189,10 @@ impl Remote {
             .at(Locus::Source))
     }
 
-    /// Reads as many bytes as were told, then looks again.
+    /// Reads as many bytes as were reported, then checks the file again.
     async fn read_whole(self: &Arc<Self>, full: &[u8], told: &Entry) -> Result<Whole> {
         let (mut data, mut summer) = (Vec::new(), Summer::default());
-        // Also of one that is said to be empty: what it holds says whether it is.
+        // Also reads a file reported as empty: its content decides.
         let whole = 0..told.size;
         let mut download = self.download(full.to_vec(), whole, told.size).await?;
         download.look();
@@ -228,7 +228,7 @@ impl Remote {
         let partial = self.partial(full, &new_word());
         let stored = self.store(&partial, full, spec, data, sum).await;
         if stored.is_err() {
-            // Of no use: a small file is written anew.
+            // No use is left for it: a small file is written anew.
             let _ = self.ask("DELE", &partial).await;
         }
         stored
@@ -259,7 +259,7 @@ impl Remote {
     }
 }
 
-/// What it can do, at servers that know REST, MFMT and UNIX.mode.
+/// Capabilities, at servers that know REST, MFMT and UNIX.mode.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     ranges: true,
@@ -271,7 +271,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     modes: true,
     directory_attributes: true,
     segment_size_min: SMALL_BYTES_MAX,
-    // Further sessions: few lanes have something to do on each.
+    // Further sessions: few lanes have work for each.
     requests_ahead_max: 4,
     segments_held: false,
     ..Capabilities::least("ftp")
@@ -306,7 +306,7 @@ impl Endpoint for Ftp {
             if !self.remote.sets_times.load(Relaxed) {
                 return Ok(None);
             }
-            // Nothing can be tried beside what the address itself names.
+            // Only the path that the address itself names can be tried.
             if path.is_empty() {
                 return Ok(CAPABILITIES.mtime_step_ns);
             }

@@ -1,7 +1,7 @@
-//! The client side of gateways, which forward streams: who wants one shows a token and says where to go.
+//! Client side of gateways, which forward streams: the client shows a token and names the target.
 //!
-//! A gateway is known by its address and its secret, from which a token is made for each stream ([`mint`]). What
-//! passes has the protection it brings along: TLS to a relay stays between its two ends.
+//! A gateway is identified by its address and its secret, from which a token is made for each
+//! stream ([`mint`]). Streams keep their own protection: TLS to a relay stays between its two ends.
 
 mod braid;
 mod dial;

@@ -1,4 +1,5 @@
-//! A small file of JSON that is whole whenever the process or the machine ends: written anew beside, then renamed.
+//! Small state files of JSON, complete at every crash of the process or the machine: written beside
+//! the old one, then renamed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,21 +13,21 @@ use serde_json::{Map, Value};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Where its form stands in it.
+/// Key of its format version.
 const VERSION: &str = "version";
 
-/// A file, and what people are told of it.
+/// State file, and its messages for people.
 #[derive(Debug)]
 pub struct KeptFile {
-    /// Where it lies; what is being written lies beside it as `.new`.
+    /// Path of the file; a new one is written beside it as `.new`.
     pub path: PathBuf,
-    /// The form of what is in it. Another one is not read.
+    /// Format version. A file with another one is not read.
     pub version: u64,
-    /// More is not read.
+    /// Largest size that is read.
     pub bytes_max: u64,
-    /// What reading it is: a verb and what for.
+    /// Operation of reading for messages: a verb and its purpose.
     pub operation: &'static str,
-    /// What to try when it makes no sense.
+    /// Hint for an invalid file.
     pub hint: &'static str,
 }
 
@@ -38,10 +39,10 @@ struct Versioned<'a, T> {
 }
 
 impl KeptFile {
-    /// Reads what was written last; none where nothing ever was. Blocking.
+    /// Reads the last state; none if nothing was ever written. Blocking.
     ///
     /// # Errors
-    /// The operating system's; [`ErrorKind::Invalid`] when it makes no sense.
+    /// The operating system's errors; [`ErrorKind::Invalid`] for an invalid file.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let shown = || self.path.display().to_string();
         let failed = |cause| Error::io(self.operation, shown(), cause);
@@ -73,10 +74,10 @@ impl KeptFile {
         kept.map(Some).map_err(|cause| invalid(cause.to_string()))
     }
 
-    /// Writes all of it, which is a struct or a map, and returns when it would survive the machine. Blocking.
+    /// Writes the whole state, a struct or a map, and returns once it is durable. Blocking.
     ///
     /// # Errors
-    /// The operating system's; what was written before is still there.
+    /// The operating system's errors; the previous state is still there.
     pub fn write(&self, kept: &impl Serialize) -> io::Result<()> {
         let version = self.version;
         let text = serde_json::to_vec(&Versioned { version, kept })?;

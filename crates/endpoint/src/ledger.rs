@@ -1,8 +1,8 @@
-//! The record of an unfinished copy: which segments the destination holds, with their checksums.
+//! Records of unfinished copies: the segments that the destination holds, with their checksums.
 //!
-//! A text file that is only appended to. A line torn by a crash is ignored, as is everything after
-//! it; a ledger whose first line names another identity is of another copy. Losing a ledger costs
-//! sending again, never correctness.
+//! A ledger is a text file that is only appended to. A line torn by a crash is ignored, as is
+//! everything after it; a ledger whose first line names another identity belongs to another copy.
+//! Losing a ledger costs sending again, never correctness.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,41 +18,41 @@ use crate::Checksum;
 
 const MAGIC: &str = "posthaste-progress-1";
 
-/// Longest ledger read, in bytes: 10^6 segments of 80 bytes. More is not ours.
+/// Longest ledger read, in bytes: 10^6 segments of 80 bytes. A longer one is not ours.
 const LEDGER_BYTES_MAX: u64 = 80_000_000;
 
 /// Longest receipt of a store that is noted.
 const RECEIPT_BYTES_MAX: usize = 512;
 
-/// What an unfinished copy is a copy of, and how it is cut.
+/// Identity of an unfinished copy, and its segment size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     /// [`crate::FileSpec::identity`].
     pub identity: String,
     /// Bytes of each segment but the last.
     pub segment_size: u64,
-    /// What the store calls the unfinished copy (an upload id); `-` when it has no name.
+    /// Store's name of the unfinished copy (an upload id); `-` if it has none.
     pub token: String,
 }
 
-/// A segment the destination holds.
+/// Segment that the destination holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub index: u64,
     pub checksum: Checksum,
-    /// What the store answered (an ETag); `-` when nothing.
+    /// Receipt of the store (an ETag); `-` if none.
     pub receipt: String,
 }
 
 impl Kept {
-    /// Whether a line can hold it.
+    /// Returns whether a line can hold it.
     pub(crate) fn can_be_noted(&self) -> bool {
         let is_plain = self.receipt.bytes().all(|byte| byte.is_ascii_graphic());
         is_plain && (1..=RECEIPT_BYTES_MAX).contains(&self.receipt.len())
     }
 }
 
-/// An open ledger.
+/// Open ledger.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     path: PathBuf,
@@ -60,7 +60,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Reads the ledger at `path`; `None` when there is none that can be read.
+    /// Reads the ledger at `path`; `None` if there is none that can be read.
     pub(crate) fn load(path: &Path) -> Option<(Head, Vec<Kept>)> {
         let file = File::open(path).ok()?;
         let mut lines = BufReader::new(file.take(LEDGER_BYTES_MAX)).lines();
@@ -69,17 +69,20 @@ impl Ledger {
         Some((head, kept))
     }
 
-    /// As [`Ledger::load`], of a ledger that is `owner`'s file, in a folder that others may write to.
+    /// Reads a ledger like [`Ledger::load`] if it is `owner`'s file, in a folder that others may
+    /// write to.
     pub(crate) fn load_of(path: &Path, owner: u32) -> Option<(Head, Vec<Kept>)> {
         let found = fs::symlink_metadata(path).ok()?;
         let is_theirs = found.is_file() && found.uid() == owner && found.nlink() <= 1;
         is_theirs.then(|| Self::load(path))?
     }
 
-    /// As [`Ledger::start`], in a folder that others may write to: what is there is not written to but loses its name.
+    /// Starts a ledger like [`Ledger::start`] in a folder that others may write to: an existing
+    /// file is unlinked, never written to.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] and [`io::ErrorKind::PermissionDenied`] where it is another's and stays; the system's.
+    /// [`io::ErrorKind::AlreadyExists`] and [`io::ErrorKind::PermissionDenied`] if another user's
+    /// file remains; the system's errors.
     pub(crate) fn start_anew(path: PathBuf, head: &Head, kept: &[Kept]) -> io::Result<Self> {
         match fs::remove_file(&path) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
@@ -94,7 +97,8 @@ impl Ledger {
         Self::begin(path, file, head, kept)
     }
 
-    /// Starts the ledger at `path` with `head` and what is `kept`, in place of any that is there.
+    /// Starts the ledger at `path` with `head` and the `kept` segments, in place of any existing
+    /// one.
     pub(crate) fn start(path: PathBuf, head: &Head, kept: &[Kept]) -> io::Result<Self> {
         let file = open(&path)?;
         Self::begin(path, file, head, kept)
@@ -117,7 +121,7 @@ impl Ledger {
         })
     }
 
-    /// Puts what a ledger on another machine says at `path`, unless there is one of the same copy.
+    /// Stores the ledger of another machine at `path`, unless there is one of this copy.
     pub(crate) fn adopt(path: &Path, identity: &str, note: &str) -> io::Result<()> {
         let is_ours = |head: Option<Head>| head.is_some_and(|head| head.identity == identity);
         let there = Self::load(path).map(|(head, _)| head);
@@ -130,7 +134,7 @@ impl Ledger {
         fs::write(path, note)
     }
 
-    /// What it says, for [`Ledger::adopt`] elsewhere.
+    /// Returns its text, for [`Ledger::adopt`] elsewhere.
     pub(crate) fn note(&self) -> Option<String> {
         fs::read_to_string(&self.path).ok()
     }
@@ -148,13 +152,13 @@ impl Ledger {
         file.sync_data()
     }
 
-    /// Removes the ledger: its copy is whole or given up.
+    /// Removes the ledger: its copy is complete or given up.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Opens what is at `path`, or makes it.
+/// Opens or creates the file at `path`.
 fn open(path: &Path) -> io::Result<File> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -163,23 +167,25 @@ fn open(path: &Path) -> io::Result<File> {
     options.create(true).write(true).truncate(false).open(path)
 }
 
-/// The ledger of an unfinished copy whose name tells nobody who writes it: one process has it at a time.
+/// Ledger of an unfinished copy whose name does not identify the writer: one process has it at a
+/// time.
 pub(crate) struct Claim {
     path: PathBuf,
     file: File,
 }
 
 impl Claim {
-    /// Takes the ledger at `path` until what [`Claim::start`] returns is dropped; `None` while another process has it.
+    /// Locks the ledger at `path` until the result of [`Claim::start`] is dropped; `None` while
+    /// another process has it.
     pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Where there are no locks, two have the same name only for the same bytes.
+            // Without locks, two writers have the same name only for the same bytes.
             Ok(()) | Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(cause) => return Err(cause.into()),
         }
-        // Whoever had it may have removed it between the two calls.
+        // Its last owner may have removed it between the two calls.
         let opened = file.metadata()?;
         let is_there = fs::metadata(path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino()));
@@ -189,12 +195,12 @@ impl Claim {
         }))
     }
 
-    /// As [`Ledger::load`].
+    /// Loads the ledger, like [`Ledger::load`].
     pub(crate) fn load(&self) -> Option<(Head, Vec<Kept>)> {
         Ledger::load(&self.path)
     }
 
-    /// As [`Ledger::start`].
+    /// Starts the ledger, like [`Ledger::start`].
     pub(crate) fn start(self, head: &Head, kept: &[Kept]) -> io::Result<Ledger> {
         Ledger::begin(self.path, self.file, head, kept)
     }

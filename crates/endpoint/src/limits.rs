@@ -1,10 +1,10 @@
-//! The caps of a profile, enforced: requests at once, requests a second, bytes a second.
+//! Enforcement of a profile's caps: requests at once, requests per second, bytes per second.
 //!
-//! [`Limits`] are shared by every endpoint that is opened with a profile, both ends of a copy
-//! included, and may change while requests are under way. [`Limited`] holds any endpoint to them:
-//! a request waits for its place, then for its moment; payload waits for the rate, in pieces, so
-//! that streams share it evenly. Nobody who has a place waits for another one, with one exception
-//! that [`Limited`] takes care of: what is written may be a stream that is being read.
+//! All endpoints opened with a profile share its [`Limits`], both ends of a copy included, and they
+//! may change during requests. [`Limited`] applies them to any endpoint: a request waits for its
+//! place, then for its moment. Payload waits for the rate, in pieces, so that streams share it
+//! evenly. A holder of a place never waits for another one, with one exception that [`Limited`]
+//! handles: the body of a write may be a stream that is being read.
 
 mod excuse;
 mod file;
@@ -32,18 +32,18 @@ pub use throttle::Throttle;
 
 use crate::{Result, config::Profile, endpoint::ByteStream};
 
-/// Requests at once where no cap is set: more than there ever are.
+/// Places if no cap is set: more than there ever are requests.
 const NO_CAP: usize = 1 << 24;
 
-/// Most bytes that wait for the rate together: streams take turns of this size.
+/// Most bytes that wait for the rate together: streams alternate in pieces of this size.
 const TURN_BYTES: u64 = 128 << 10;
 
-/// What a profile allows; `None` is no cap.
+/// Caps of a profile; `None` is no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caps {
-    /// Most requests under way at once.
+    /// Most requests in progress at once.
     pub connections_max: Option<NonZeroU32>,
-    /// Most bytes a second, in both directions together.
+    /// Most bytes per second, in both directions together.
     pub rate_max: Option<ByteRate>,
     /// Most requests begun in a second.
     pub requests_per_s_max: Option<NonZeroU32>,
@@ -59,7 +59,7 @@ impl Caps {
     }
 }
 
-/// Caps at work. Clones are the same caps.
+/// Caps in force. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Limits {
     state: Arc<State>,
@@ -69,12 +69,12 @@ pub struct Limits {
 struct State {
     caps: Mutex<Caps>,
     places: Arc<Gate>,
-    /// In requests rather than bytes.
+    /// Throttle in requests rather than bytes.
     starts: Throttle,
     rate: Throttle,
-    /// The caps were changed.
+    /// Notification of changed caps.
     changed: Notify,
-    /// Endpoints that are held to these caps.
+    /// Number of endpoints under these caps.
     ends: AtomicUsize,
 }
 
@@ -96,7 +96,7 @@ impl Limits {
         limits
     }
 
-    /// Changes the caps. Who waits follows at once; requests under way are not called back.
+    /// Changes the caps. Waiting requests follow at once; requests in progress continue.
     pub fn set(&self, caps: Caps) {
         let state = &self.state;
         let mut now = state.caps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,14 +120,14 @@ impl Limits {
         state.changed.notify_waiters();
     }
 
-    /// The caps as they are now.
+    /// Returns the caps as they are now.
     #[must_use]
     pub fn caps(&self) -> Caps {
         let caps = self.state.caps.lock();
         *caps.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one more request may begin. It has ended when the pass is dropped.
+    /// Waits until one more request may begin. It ends when the pass is dropped.
     pub(crate) async fn enter(&self) -> Pass {
         let _waiting = Excuse::current().wait();
         let pass = self.state.places.pass().await;
@@ -146,12 +146,12 @@ impl Limits {
         }
     }
 
-    /// As [`Limits::enter`], for a request that sends `body`, which is taken in whole where it must
-    /// be: also when that comes to be while this waits.
+    /// Waits like [`Limits::enter`] for a request that sends `body`. The body is read into memory
+    /// first if it must be, even if that changes during the wait.
     async fn enter_with(&self, body: ByteStream, bytes: u64) -> Result<(Pass, ByteStream)> {
         let mut changed = pin!(self.state.changed.notified());
         loop {
-            // Heard from here on, so that no change falls between the look and the wait.
+            // Registered here, so that no change falls between the check and the wait.
             changed.as_mut().enable();
             if self.takes_bodies_whole() {
                 let body = file::taken_in(body, bytes).await?;
@@ -164,21 +164,21 @@ impl Limits {
         }
     }
 
-    /// Whether bodies must be taken in whole before a place is asked for: both what is read and
-    /// what is written may count here, and each place be taken by a stream that waits for a write.
+    /// Returns whether bodies must be read into memory before a place is requested. Both source and
+    /// destination may count here, and each place could belong to a stream that waits for a write.
     fn takes_bodies_whole(&self) -> bool {
         self.state.ends.load(Relaxed) > 1 && self.caps().connections_max.is_some()
     }
 }
 
-/// The limits of profiles in use, by their names.
+/// Limits of profiles in use, by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     by_profile: Arc<Mutex<BTreeMap<String, Limits>>>,
 }
 
 impl Registry {
-    /// The limits of a profile, also of one that has no caps yet.
+    /// Returns the limits of a profile, even if it has no caps yet.
     pub(crate) fn limits(&self, name: &str, profile: Option<&Profile>) -> Limits {
         let caps = profile.map(Caps::of).unwrap_or_default();
         let known = self.by_profile.lock();
@@ -192,8 +192,8 @@ impl Registry {
         limits
     }
 
-    /// Gives all limits the caps that `look_up` finds for their profiles now. A profile that is
-    /// gone has none.
+    /// Gives all limits the caps that `look_up` finds for their profiles now. A removed profile has
+    /// none.
     pub(crate) fn renew(&self, look_up: impl Fn(&str) -> Result<Option<Profile>>) -> Result<()> {
         let known = self.by_profile.lock();
         for (name, limits) in known.unwrap_or_else(PoisonError::into_inner).iter() {
@@ -224,13 +224,13 @@ mod tests {
     async fn a_cap_set_while_a_write_looks_leaves_no_stream_waiting_for_another() {
         let limits = Limits::new(Caps::default());
         limits.state.ends.store(2, Relaxed);
-        // The stream that is read has the only place there will be, until its last byte.
+        // The stream being read holds the only place until its last byte.
         let place = limits.enter().await;
         let body = stream::once(async move {
             drop(place);
             Ok(Bytes::from_static(b"all"))
         });
-        // As in the middle of `set`: no more places, and the cap not yet told.
+        // State in the middle of `set`: no more places, and the cap not yet announced.
         limits.state.places.set(1);
         let mut entering = Box::pin(limits.enter_with(Box::pin(body), 3));
         assert!((&mut entering).now_or_never().is_none());

@@ -1,10 +1,10 @@
-//! TCP connections over distance: set up for bulk data, and watched for what their path is like.
+//! TCP connections over long distances: set up for bulk data, with observation of their path.
 //!
-//! [`posthaste_plan::fleet`] decides who sets their pace. A connection tells it what the kernel says
-//! while it sends. Where BBR is right it gets BBR with its next bulk data: BBR paces what is sent at
-//! what it has seen delivered, which holds short requests back. Bulk data that is still being sent
-//! when most of the others have ended gets it, too, and estimates anew if it has it: at the start
-//! BBR doubles its rate every round trip, while otherwise it would take seconds to use the room.
+//! [`posthaste_plan::fleet`] chooses their congestion control, from what the kernel reports during
+//! sending. A connection for which BBR is right gets it with its next bulk data: BBR paces at the
+//! rate it has seen delivered, which delays short requests. Bulk data that is still in flight when
+//! most of the others have ended gets it too, or a new estimate if it has it: at the start BBR
+//! doubles its rate every round trip, while otherwise it would take seconds to use the room.
 
 mod counted;
 mod humble;
@@ -33,25 +33,27 @@ pub use counted::Counted;
 pub(crate) use humble::Humble;
 pub(crate) use kernel::acknowledged;
 
-/// From here on a path is long, and its sockets are set up for distance. On shorter ones the
-/// kernel's own choices cost less.
+/// Round trip from which a path counts as long, and its sockets are set up for distance. On shorter
+/// ones the kernel's own choices cost less.
 pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 
-/// Bytes without an answer after which what is known to be bulk data may get BBR: by then the first
-/// round trips are over, in which it would send less.
+/// Bytes without an answer after which known bulk data may get BBR: by then the first round trips
+/// are over, in which it would send less.
 const BULK_BYTES: usize = 384 << 10;
 
-/// The same where nobody said what it is: more than a bundle of small files.
+/// Bytes without an answer after which unclassified data may get BBR: more than a bundle of small
+/// files.
 const UNTOLD_BULK_BYTES: usize = 4 << 20;
 
-/// The kernel is asked about a connection every so many bytes.
+/// Bytes between two queries of the kernel about a connection.
 const ASK_EVERY_BYTES: usize = 64 << 10;
 
 /// Connections that share a path.
 #[derive(Debug, Default)]
 pub struct Fleet {
     mind: Mutex<fleet::Fleet>,
-    /// What [`fleet::Fleet::thinned`] and [`fleet::Fleet::is_lossy`] say, for who can't wait.
+    /// Values of [`fleet::Fleet::thinned`] and [`fleet::Fleet::is_lossy`], for callers that can't
+    /// wait.
     thinned: AtomicU64,
     is_lossy: AtomicBool,
 }
@@ -65,7 +67,7 @@ impl Fleet {
     }
 }
 
-/// The fleets of all who have connected to a server.
+/// Fleets of all clients of a server.
 #[derive(Debug, Default)]
 pub struct Fleets {
     known: Mutex<HashMap<IpAddr, Weak<Fleet>>>,
@@ -76,7 +78,7 @@ impl Fleets {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fleet of the connections from a host.
+    /// Returns the fleet of the connections from a host.
     fn of(&self, host: IpAddr) -> Arc<Fleet> {
         let mut known = self.known();
         if let Some(fleet) = known.get(&host).and_then(Weak::upgrade) {
@@ -88,60 +90,60 @@ impl Fleets {
         fleet
     }
 
-    /// A connection that was accepted.
+    /// Wraps an accepted connection.
     #[must_use]
     pub fn accepted(&self, stream: TcpStream, host: IpAddr) -> Line {
         let rtt = kernel::health(&stream).map_or(0, |health| health.rtt_us);
         if Duration::from_micros(rtt.into()) < LONG_PATH {
             return Line::near(stream);
         }
-        // Most of what is read here is a message, and most of what is sent is bulk data.
+        // Mostly messages are read here, and mostly bulk data is sent.
         let is_bulk = Arc::new(AtomicBool::new(true));
         Line::far(stream, self.of(host), is_bulk)
     }
 }
 
-/// Whether the kernel offers BBR.
+/// Returns whether the kernel offers BBR.
 pub(crate) fn has_bbr() -> bool {
     kernel::has_bbr()
 }
 
-/// Who sets the pace of a connection.
+/// Congestion control of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     Kernel,
     Bbr,
 }
 
-/// What is special about a connection over distance.
+/// State of a connection over a long distance.
 #[derive(Debug)]
 struct Far {
     fleet: Arc<Fleet>,
-    /// Whether large requests are bulk data as soon as that shows.
+    /// True if large requests are bulk data as soon as that shows.
     is_bulk: Arc<AtomicBool>,
     pace: Pace,
     is_sending: bool,
     /// Bytes since the last answer.
     sent: usize,
-    /// Bytes since the kernel was asked.
+    /// Bytes since the last query of the kernel.
     unasked: usize,
-    /// What it said.
+    /// Kernel's last report.
     health: Health,
-    /// What [`Fleet::thinned`] was when the estimate began.
+    /// Value of [`Fleet::thinned`] when the estimate began.
     thinned: u64,
 }
 
-/// A connection.
+/// TCP connection.
 #[derive(Debug)]
 pub struct Line {
     stream: TcpStream,
     far: Option<Far>,
-    /// At its other end is a proxy that reads the requests.
+    /// True if a proxy that reads the requests is at its other end.
     through_proxy: bool,
 }
 
 impl Line {
-    /// On a short path.
+    /// Wraps a connection on a short path.
     pub(crate) fn near(stream: TcpStream) -> Self {
         kernel::prepare(&stream);
         Self {
@@ -151,7 +153,7 @@ impl Line {
         }
     }
 
-    /// The same, where a proxy that reads the requests is at its other end.
+    /// Marks the other end as a proxy that reads the requests.
     pub(crate) fn through_proxy(self) -> Self {
         Self {
             through_proxy: true,
@@ -163,7 +165,8 @@ impl Line {
         self.through_proxy
     }
 
-    /// Over distance; `is_bulk` tells whether large requests are bulk data as soon as that shows.
+    /// Wraps a connection over a long distance; `is_bulk` says whether large requests are bulk data
+    /// as soon as that shows.
     pub(crate) fn far(stream: TcpStream, fleet: Arc<Fleet>, is_bulk: Arc<AtomicBool>) -> Self {
         kernel::prepare(&stream);
         let far = Far {
@@ -206,7 +209,7 @@ impl Far {
         self.sent >= most
     }
 
-    /// Before bytes are sent.
+    /// Prepares for a write.
     fn begin_write(&mut self, stream: &TcpStream) {
         let was_sending = std::mem::replace(&mut self.is_sending, true);
         if !was_sending {
@@ -253,7 +256,7 @@ impl Far {
         }
     }
 
-    /// After bytes arrived.
+    /// Records that bytes arrived.
     fn answered(&mut self) {
         self.sent = 0;
         self.stop_sending();

@@ -1,4 +1,4 @@
-//! Who came to a port and has not shown yet that they belong there.
+//! Lobby of a port: connections that have not authenticated yet.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,17 +18,19 @@ use tokio::{
 
 use crate::descriptors_max;
 
-/// Guests may have one in so many descriptors, within these bounds; twice as many for a moment.
+/// Share of the descriptors that guests may have, one in so many, within these bounds; twice as
+/// many for a moment.
 const GUESTS_SHARE: u64 = 8;
 const GUESTS_MIN: usize = 16;
 const GUESTS_MAX: usize = 512;
-/// What a client needs at most to say what it wants, where many come.
+/// Longest time for a client to state its request, if there are many.
 const GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept, which means that the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections whose clients have shown nothing yet that lets them in. They are few: where too many come, the oldest of the host
-/// that has the most is closed, so that nobody without a token keeps others out.
+/// Connections whose clients have not authenticated yet. Their number is small: above it, the
+/// oldest of the host that has the most is closed, so that clients without a token can't keep
+/// others out.
 #[derive(Debug)]
 pub struct Lobby {
     waiting: VecDeque<Waiting>,
@@ -42,7 +44,7 @@ struct Waiting {
     since: Instant,
 }
 
-/// A connection in the lobby. Whoever serves it says when it is one no more.
+/// Connection in the lobby. Its server reports when it leaves it.
 #[derive(Debug, Clone)]
 pub struct Guest {
     host: IpAddr,
@@ -50,7 +52,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Counts it among guests no more: its client has shown what it needs to show.
+    /// Removes it from the lobby, since its client has authenticated.
     pub fn let_in(&self) {
         self.is_in.store(true, Relaxed);
     }
@@ -73,10 +75,11 @@ impl Default for Lobby {
 }
 
 impl Lobby {
-    /// The most descriptors that guests of any lobby take.
+    /// Most descriptors that guests of any lobby use.
     pub const DESCRIPTORS_MAX: usize = 2 * GUESTS_MAX;
 
-    /// Accepts the next connection, to be given to [`Self::add`] with what serves it. Can be dropped without losing one.
+    /// Accepts the next connection, to be passed to [`Self::add`] with its server. Can be cancelled
+    /// without losing one.
     pub async fn accept(&mut self, listener: &TcpListener) -> (TcpStream, Guest) {
         loop {
             if let Ok((stream, from)) = listener.accept().await {
@@ -84,13 +87,14 @@ impl Lobby {
                 let host = from.ip().to_canonical();
                 return (stream, Guest { host, is_in });
             }
-            // No descriptor is left, perhaps.
+            // Perhaps no descriptor is left.
             self.close_one();
             sleep(ACCEPT_PAUSE).await;
         }
     }
 
-    /// Has `guest`, which `serving` serves, wait here until it is let in, and closes others where there are too many.
+    /// Keeps `guest`, served by `serving`, here until it is let in, and closes others if there are
+    /// too many.
     pub fn add(&mut self, guest: Guest, serving: AbortHandle) {
         let waits = |one: &Waiting| !one.guest.is_in() && !one.serving.is_finished();
         self.waiting.retain(waits);
@@ -100,7 +104,7 @@ impl Lobby {
             serving,
             since,
         });
-        // Many may come at once, and each has a moment to say what it wants.
+        // Many may come at once, and each has a moment to state its request.
         while self.waiting.len() > self.most {
             let oldest = self.waiting.front().map(|one| one.since);
             let is_old = oldest.is_some_and(|oldest| since.duration_since(oldest) > GRACE);
@@ -144,7 +148,7 @@ mod tests {
         }
     }
 
-    /// A lobby for four, and what its guests are served by.
+    /// Creates a lobby for four, and the servers of its guests.
     fn lobby() -> (Lobby, JoinSet<()>) {
         let lobby = Lobby {
             waiting: VecDeque::new(),

@@ -13,59 +13,59 @@ use std::{
 
 use crate::{Error, ErrorKind, Result};
 
-/// Where a source or destination is.
+/// Address of a source or destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A path on this machine.
+    /// Path on this machine.
     Local(PathBuf),
-    /// A bucket and a key or prefix in it, without slashes at either end.
+    /// Bucket and a key or prefix in it, without slashes at either end.
     S3 {
         /// The bucket.
         bucket: String,
         /// The key; empty for the whole bucket.
         key: String,
     },
-    /// A path on a host that runs an SSH server.
+    /// Path on a host that runs an SSH server.
     Sftp {
-        /// The user, when it is not what `ssh` would take.
+        /// User, if it is not the default of `ssh`.
         user: Option<String>,
-        /// The host, or its alias in `ssh_config`.
+        /// Host, or its alias in `ssh_config`.
         host: String,
-        /// The port, when it is not what `ssh` would take.
+        /// Port, if it is not the default of `ssh`.
         port: Option<u16>,
-        /// Absolute, or relative to the login directory when written as `/~/path`.
+        /// Path: absolute, or relative to the login directory if written as `/~/path`.
         path: Vec<u8>,
     },
-    /// A bucket or container of another object store and a key or prefix in it.
+    /// Bucket or container of another object store and a key or prefix in it.
     Bucket {
-        /// Which kind of store.
+        /// Kind of store.
         store: Store,
-        /// The bucket or container.
+        /// Bucket or container.
         bucket: String,
         /// The key; empty for the whole bucket.
         key: String,
     },
-    /// A path on a server.
+    /// Path on a server.
     Server(Server),
-    /// `user@host:path`: a path on a host where posthaste is started over SSH.
+    /// Path on a host on which posthaste is started over SSH: `user@host:path`.
     Host {
-        /// The user, when it is not what `ssh` would take.
+        /// User, if it is not the default of `ssh`.
         user: Option<String>,
-        /// The host, or its alias in `ssh_config`.
+        /// Host, or its alias in `ssh_config`.
         host: String,
-        /// Absolute, or relative to the login directory.
+        /// Path: absolute, or relative to the login directory.
         path: Vec<u8>,
     },
     /// Any other scheme: a plug-in may know it.
     Plugin {
         /// The scheme.
         scheme: String,
-        /// What follows `scheme://`.
+        /// Text after `scheme://`.
         rest: Vec<u8>,
     },
 }
 
-/// Object stores that are neither S3 nor like it.
+/// Object stores that are neither S3 nor compatible with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// Azure Blob Storage, `azblob://container/path` or `az://…`.
@@ -74,7 +74,7 @@ pub enum Store {
     Gcs,
 }
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// `http://`: to read from.
@@ -94,7 +94,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its scheme in addresses.
+    /// Returns its scheme in addresses.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
@@ -108,38 +108,38 @@ impl Protocol {
         }
     }
 
-    /// Whether all goes over TLS.
+    /// Returns whether everything goes over TLS.
     pub(crate) const fn has_tls(self) -> bool {
         matches!(self, Self::Https | Self::WebDavs | Self::Ftps)
     }
 
-    /// Whether anybody on the way can read what is sent, credentials too.
+    /// Returns whether the network can read what is sent, including credentials.
     pub(crate) const fn is_plain(self) -> bool {
         matches!(self, Self::Http | Self::WebDav | Self::Ftp)
     }
 }
 
-/// A path on a server, `scheme://user@host:port/path`.
+/// Path on a server, `scheme://user@host:port/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What it speaks.
+    /// Protocol.
     pub protocol: Protocol,
-    /// The user, where the address names one.
+    /// User, if the address names one.
     pub user: Option<String>,
-    /// The host; a name, or an address without brackets.
+    /// Host: a name, or an address without brackets.
     pub host: String,
-    /// The port, where it is not the protocol's own.
+    /// Port, if it is not the protocol's own.
     pub port: Option<u16>,
-    /// Absolute, with the slash; empty for the root. Percent-escapes are undone.
+    /// Absolute path with its slash; empty for the root. Percent-escapes are decoded.
     pub path: Vec<u8>,
-    /// An `http` address whose path was written with a slash at its end: it is asked for so.
+    /// True if an `http` path was written with a slash at its end: it is requested that way.
     pub slash: bool,
-    /// What follows `?` in an `http` address, as written: often a signature, and so a secret.
+    /// Query of an `http` address after `?`, as written: often a signature, and so a secret.
     pub query: Option<String>,
 }
 
 impl Location {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an unknown scheme or a malformed address.
@@ -153,7 +153,7 @@ impl Location {
             return Self::parse_host(bytes, &shown);
         };
         let server = |protocol| Self::parse_server(protocol, rest, &shown);
-        // RFC 3986, section 3.1: in whatever case it is written.
+        // RFC 3986, section 3.1: schemes ignore case.
         let scheme = &*scheme.to_ascii_lowercase();
         match scheme {
             b"file" => Ok(local(rest)),
@@ -175,7 +175,8 @@ impl Location {
         }
     }
 
-    /// A colon before the first slash makes a path one on a host, as with scp and rsync.
+    /// Parses a host. A colon before the first slash makes a path one on a host, as with scp and
+    /// rsync.
     fn parse_host(bytes: &[u8], shown: &str) -> Result<Self> {
         let (head, _) = split_authority(bytes);
         let Some(colon) = colon_behind_host(head) else {
@@ -272,7 +273,7 @@ impl Location {
         })
     }
 
-    /// What [`crate::Capabilities::scheme`] says of the endpoint that opens this; `None` where a
+    /// Returns the [`crate::Capabilities::scheme`] of the endpoint that opens this; `None` if a
     /// plug-in does.
     pub(crate) fn scheme(&self) -> Option<&'static str> {
         Some(match self {
@@ -295,8 +296,8 @@ impl Location {
         })
     }
 
-    /// The name a copy of this gets inside a directory; `None` when it has none of its own, as the
-    /// root of a disk or bucket, `.` and `..`.
+    /// Returns the name that a copy of this gets inside a directory; `None` if it has none of its
+    /// own, as the root of a disk or bucket, `.` and `..`.
     #[must_use]
     pub fn name(&self) -> Option<Vec<u8>> {
         let path = match self {
@@ -315,7 +316,8 @@ impl Location {
     }
 }
 
-/// An address as it may be shown: without a password, and without the query of a web address, which may be a signature.
+/// Returns an address as it may be shown: without a password, and without the query of a web
+/// address, which may be a signature.
 #[must_use]
 pub fn shown_address(text: &OsStr) -> String {
     let shown = text.to_string_lossy();
@@ -332,7 +334,8 @@ pub fn shown_address(text: &OsStr) -> String {
     }
 }
 
-/// Where the password is in `user:password@host/path`. It may have slashes itself, as keys of stores do.
+/// Returns the range of the password in `user:password@host/path`. It may contain slashes, as keys
+/// of stores do.
 fn password_in(rest: &str) -> Option<Range<usize>> {
     let authority = rest.split('/').next().unwrap_or_default();
     let colon = authority.find(':')?;
@@ -357,7 +360,7 @@ fn invalid(shown: &str, cause: &'static str, hint: &str) -> Error {
         .hint(hint)
 }
 
-/// `user@host:port`.
+/// Host with user and port, `user@host:port`.
 struct Authority {
     user: Option<String>,
     host: String,
@@ -386,7 +389,7 @@ impl Authority {
             .map(str::parse)
             .transpose()
             .map_err(|_| invalid(shown, "the port is no number", hint))?;
-        // ssh would take a leading dash as an option.
+        // ssh would read a leading dash as an option.
         let is_option = |text: &str| text.is_empty() || text.starts_with('-');
         if is_option(host) || user.is_some_and(is_option) {
             return Err(invalid(shown, "no host name", hint));
@@ -399,7 +402,7 @@ impl Authority {
     }
 }
 
-/// Where a host ends in `user@host:…`. One in brackets, an address of IPv6, has colons of its own.
+/// Returns the end of the host in `user@host:…`. An IPv6 address in brackets has colons of its own.
 fn colon_behind_host(head: &[u8]) -> Option<usize> {
     let first = head.iter().position(|&byte| byte == b':')?;
     let at = head[..first].iter().position(|&byte| byte == b'@');
@@ -408,7 +411,7 @@ fn colon_behind_host(head: &[u8]) -> Option<usize> {
         return Some(first);
     }
     let end = head.iter().position(|&byte| byte == b']')?;
-    // What stands between the bracket and the colon makes no host, which is said when it is read as one.
+    // Text between the bracket and the colon is no host; parsing reports that.
     let colon = head[end..].iter().position(|&byte| byte == b':')?;
     Some(end + colon)
 }
@@ -419,7 +422,7 @@ fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at(cut.unwrap_or(rest.len()))
 }
 
-/// Splits what follows `?`.
+/// Splits off the text after `?`.
 fn split_query(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
     match rest.iter().position(|&byte| byte == b'?') {
         Some(cut) => (&rest[..cut], Some(&rest[cut + 1..])),
@@ -427,7 +430,7 @@ fn split_query(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The path with its percent-escapes undone; as it is where one is broken.
+/// Decodes the percent-escapes of a path; returns it unchanged if one is broken.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let decoded = std::str::from_utf8(path).ok().and_then(crate::web::decode);
     decoded
@@ -453,7 +456,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     if let Some(rest) = host.strip_prefix('[')
         && let Some((address, port)) = rest.split_once(']')
     {
-        // What else may stand there is no port: it is kept, to be refused.
+        // Any other text there is no port: it is kept, to be refused.
         let port = match port {
             "" => None,
             _ => Some(port.strip_prefix(':').unwrap_or("no number")),
@@ -467,7 +470,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
 }
 
 /// Splits `scheme://rest`. A scheme is letters, digits, `+`, `-` and `.` (RFC 3986, section 3.1);
-/// anything else before `://` is a strange file name.
+/// anything else before `://` is an unusual file name.
 fn split_scheme(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let cut = text.windows(3).position(|window| window == b"://")?;
     let scheme = &text[..cut];

@@ -1,8 +1,8 @@
-//! Counts the bytes of an attempt to write as they are handed to a connection.
+//! Counting of the bytes of a write attempt as they are passed to a connection.
 //!
-//! Whoever runs the attempt counts the bytes of a stream as the endpoint takes them
-//! ([`Outgoing::pass`]). What an endpoint is given whole, or gathers before it sends anything, it
-//! counts itself as it goes: [`Outgoing::counted`] and [`Load`].
+//! The attempt's caller counts the bytes of a stream as the endpoint reads them
+//! ([`Outgoing::pass`]). An endpoint itself counts bytes that it is given whole, or gathers before
+//! it sends anything: [`Outgoing::counted`] and [`Load`].
 
 use std::{
     future::Future,
@@ -17,22 +17,22 @@ use futures_util::{StreamExt, stream};
 
 use crate::endpoint::ByteStream;
 
-/// Bytes handed on and counted together: steps that nobody sees on the slowest links.
+/// Most bytes passed on and counted together: too few to be visible on the slowest links.
 pub(crate) const STEP_BYTES: usize = 128 << 10;
 
 tokio::task_local! {
     static CURRENT: Outgoing;
 }
 
-/// Hears what leaves.
+/// Receiver of the counts.
 pub trait Counter: Send + Sync {
-    /// So many bytes were handed to a connection.
+    /// Reports bytes that were passed to a connection.
     fn left(&self, bytes: u64);
-    /// So many of them will be handed to it again.
+    /// Reports bytes that will be passed to it again.
     fn came_back(&self, bytes: u64);
 }
 
-/// The bytes of one attempt to write. Clones are of the same attempt.
+/// Bytes of one write attempt. Clones belong to the same attempt.
 #[derive(Clone, Default)]
 pub struct Outgoing {
     counter: Option<Arc<dyn Counter>>,
@@ -40,7 +40,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// An attempt of which `counter` hears.
+    /// Creates an attempt that reports to `counter`.
     #[must_use]
     pub fn new(counter: Arc<dyn Counter>) -> Self {
         Self {
@@ -49,12 +49,12 @@ impl Outgoing {
         }
     }
 
-    /// Runs the attempt: what it hands to connections is counted.
+    /// Runs the attempt: the bytes that it passes to connections are counted.
     pub async fn cover<F: Future>(&self, attempt: F) -> F::Output {
         CURRENT.scope(self.clone(), attempt).await
     }
 
-    /// Counts bytes that an endpoint takes from a stream, unless it only gathers them.
+    /// Counts bytes that an endpoint reads from a stream, unless it only gathers them.
     pub fn pass(&self, bytes: u64) {
         if self.held.load(Relaxed) == 0
             && let Some(counter) = &self.counter
@@ -63,19 +63,19 @@ impl Outgoing {
         }
     }
 
-    /// That of the attempt this is called in, or one nobody hears of.
+    /// Returns the count of the calling attempt, or one that nobody reads.
     #[must_use]
     pub fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }
 
-    /// Until this is dropped, what is taken from streams is only gathered.
+    /// Marks bytes read from streams as only gathered, until this is dropped.
     pub(crate) fn hold(&self) -> Held {
         self.held.fetch_add(1, Relaxed);
         Held(Arc::clone(&self.held))
     }
 
-    /// A body whose bytes count as they go.
+    /// Returns a counter for a body whose bytes count as they go.
     pub(crate) fn load(&self) -> Load {
         Load {
             counter: self.counter.clone(),
@@ -83,7 +83,7 @@ impl Outgoing {
         }
     }
 
-    /// Bytes in memory as a stream: they count as they are taken from it.
+    /// Converts bytes in memory to a stream that counts them as they are read.
     pub(crate) fn counted(self, data: impl IntoIterator<Item = Bytes>) -> ByteStream {
         let steps: Vec<Bytes> = data.into_iter().flat_map(steps).collect();
         Box::pin(stream::iter(steps).map(move |bytes| {
@@ -93,7 +93,7 @@ impl Outgoing {
     }
 }
 
-/// The same bytes in pieces of [`STEP_BYTES`] at most.
+/// Splits bytes into pieces of [`STEP_BYTES`] at most.
 fn steps(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let step = bytes.split_to(bytes.len().min(STEP_BYTES));
@@ -101,7 +101,7 @@ fn steps(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
     })
 }
 
-/// Says that an endpoint gathers what it takes from streams.
+/// Mark that an endpoint gathers what it reads from streams.
 pub(crate) struct Held(Arc<AtomicUsize>);
 
 impl Drop for Held {
@@ -110,7 +110,7 @@ impl Drop for Held {
     }
 }
 
-/// A body on its way. What it counted is taken back when it is dropped before its end.
+/// Counter of a body being sent. Its count is taken back if it is dropped before its end.
 #[derive(Default)]
 pub(crate) struct Load {
     counter: Option<Arc<dyn Counter>>,
@@ -118,7 +118,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// One that counts for the same attempt, for the same bytes on another connection.
+    /// Returns a counter of this attempt for sending the same bytes on another connection.
     pub(crate) fn again(&self) -> Self {
         Self {
             counter: self.counter.clone(),
@@ -126,7 +126,7 @@ impl Load {
         }
     }
 
-    /// More of it was handed to the connection.
+    /// Counts more bytes passed to the connection.
     pub(crate) fn left(&mut self, bytes: u64) {
         if let Some(counter) = &self.counter {
             counter.left(bytes);
@@ -134,7 +134,7 @@ impl Load {
         }
     }
 
-    /// All of it was.
+    /// Records that all bytes were passed on.
     pub(crate) fn ended(&mut self) {
         self.counter = None;
     }

@@ -1,5 +1,5 @@
-//! Leave to read or write one object for a while, for whoever has no credentials: an address that the store's own
-//! signature is part of.
+//! Presigned URLs: permission to read or write one object for a while, for clients without
+//! credentials. The store's own signature is part of the address.
 
 use std::fmt;
 
@@ -9,38 +9,38 @@ use reqsign_core::hash::{base64_decode, base64_encode};
 
 use crate::Checksum;
 
-/// What a pass is good for.
+/// Operation that a presigned URL allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
-    /// To read the object.
+    /// Read the object.
     Read,
-    /// To write it: these bytes alone, which the store checks.
+    /// Write the object: only these bytes, which the store checks.
     Write(BodySum),
 }
 
-/// What the store checks the bytes of a write against.
+/// Checksum against which the store checks the bytes of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodySum {
-    /// Their CRC-64/NVME.
+    /// CRC-64/NVME.
     Crc64(Checksum),
-    /// Their MD5 (RFC 1864): every store knows it.
+    /// MD5 (RFC 1864), which every store knows.
     Md5([u8; 16]),
 }
 
 impl BodySum {
-    /// The MD5 of some bytes.
+    /// Computes the MD5 of some bytes.
     #[must_use]
     pub fn md5_of(bytes: &[u8]) -> Self {
         Self::Md5(Md5::digest(bytes).into())
     }
 
-    /// Reads an MD5 in base64.
+    /// Parses an MD5 in base64.
     #[must_use]
     pub fn md5_from_base64(text: &str) -> Option<Self> {
         Some(Self::Md5(base64_decode(text).ok()?.try_into().ok()?))
     }
 
-    /// As headers have it: base64.
+    /// Formats it for headers: base64.
     #[must_use]
     pub fn to_base64(self) -> String {
         match self {
@@ -50,17 +50,18 @@ impl BodySum {
     }
 }
 
-/// The address, which is a secret as long as it is good: it is never shown.
+/// Presigned URL: a secret while it is valid, and so never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pass {
-    /// `https://host/path?query`, or `http://`.
+    /// URL `https://host/path?query`, or `http://`.
     pub url: String,
-    /// What a request with it must say beside `host` and `content-length`, and nothing else of that kind.
+    /// Headers that a request with it must have beside `host` and `content-length`, and no others
+    /// of that kind.
     pub headers: HeaderMap,
 }
 
 impl Pass {
-    /// Where it leads, for people.
+    /// Returns its target, for messages.
     #[must_use]
     pub fn shown(&self) -> &str {
         self.url.split('?').next().unwrap_or_default()

@@ -13,27 +13,27 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid},
 };
 
-/// What a program left behind.
+/// Output of a program.
 pub(crate) struct Printed {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
 
-/// Who else has to do with a program.
+/// Interaction of a program with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// Nobody: what it leaves in the background ends with it.
+    /// None: its background processes end with it.
     Nobody,
-    /// Whoever sits at the terminal, whom it may ask for a code. What it leaves in the background goes on.
+    /// User at the terminal, whom it may ask for a code. Its background processes continue.
     Terminal,
 }
 
-/// Runs a program until it ends. It writes into memory: a pipe would have no end while something in the background holds it.
-/// If this is dropped before, the program is killed.
+/// Runs a program until it ends. It writes into memory: a pipe would have no end while a background
+/// process holds it. The program is killed if this is dropped before.
 ///
 /// # Errors
-/// When it can't be started.
+/// Fails if it can't be started.
 pub(crate) async fn run(
     program: &str,
     arguments: &[String],
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     })
 }
 
-/// A file of no name in no file system.
+/// Creates a file without a name, in no file system.
 fn memory() -> io::Result<File> {
     Ok(memfd_create("printed", MemfdFlags::CLOEXEC)?.into())
 }
@@ -74,14 +74,15 @@ fn contents(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A program, and what it started if that is to end with it.
+/// Program, with its children if they are to end with it.
 struct Group {
     child: Option<Child>,
     company: Company,
 }
 
 impl Group {
-    /// Waits until the program has ended. It keeps its number, so that its group can be killed and nobody else's is.
+    /// Waits until the program has ended. It keeps its number, so that only its own group can be
+    /// killed.
     async fn until_ended(&self) -> io::Result<()> {
         let Some(pid) = self.child.as_ref().map(Pid::from_child) else {
             return Ok(());
@@ -95,7 +96,7 @@ impl Group {
     fn kill(&mut self) -> Option<Child> {
         let child = self.child.take()?;
         let pid = Pid::from_child(&child);
-        // All of it may be gone already.
+        // The whole group may be gone already.
         let _ = match self.company {
             Company::Nobody => kill_process_group(pid, Signal::KILL),
             Company::Terminal => kill_process(pid, Signal::KILL),
@@ -113,7 +114,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(mut child) = self.kill() {
-            // Killed, it ends soon, but not before a disk that it waits for has answered.
+            // A killed process ends soon, but not before a disk that it waits for has answered.
             thread::spawn(move || child.wait());
         }
     }

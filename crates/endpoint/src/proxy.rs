@@ -1,5 +1,5 @@
-//! Proxies between here and servers that speak HTTP, as the environment names them to other programs too: `HTTPS_PROXY`,
-//! `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
+//! Proxies before servers that speak HTTP, as the environment names them to other programs too:
+//! `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
 
 use std::{fmt, io, net::IpAddr, sync::Arc};
 
@@ -15,14 +15,14 @@ use tower_service::Service;
 
 use crate::{Error, ErrorKind, Result, config, dial::Dialler, line::Line};
 
-/// What a proxy's refusal says that wants to know who asks.
+/// Message of a proxy's refusal without credentials.
 pub(crate) const LOGIN_WANTED: &str = "it wants a user and a password";
 
-/// Which proxy leads where.
+/// Choice of the proxy for each target.
 #[derive(Clone, Default)]
 pub(crate) struct Proxies(Option<Arc<Matcher>>);
 
-/// Nothing of it: addresses of proxies hold passwords.
+/// Shows nothing: addresses of proxies contain passwords.
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
@@ -30,10 +30,11 @@ impl fmt::Debug for Proxies {
 }
 
 impl Proxies {
-    /// Those that the environment names.
+    /// Reads the proxies that the environment names.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no address of a proxy of a kind that is known; it is not shown.
+    /// [`ErrorKind::Invalid`] for a text that is not the address of a proxy of a known kind; it is
+    /// not shown.
     pub(crate) fn of_environment() -> Result<Self> {
         Self::named(config::of_either_case)
     }
@@ -74,7 +75,8 @@ impl Proxies {
         self.0.is_some()
     }
 
-    /// The proxy on the way to `uri`. No other host leads to this one, nor to what is on this link alone.
+    /// Returns the proxy for `uri`. None for this host and for link-local addresses, which no other
+    /// host can reach.
     fn before(&self, uri: &Uri) -> Option<Intercept> {
         let host = uri.host()?.trim_matches(['[', ']']);
         let is_here = match host.parse() {
@@ -85,16 +87,16 @@ impl Proxies {
         self.0.as_ref()?.intercept(uri).filter(|_| !is_here)
     }
 
-    /// What a request over plain HTTP tells the proxy that passes it on.
+    /// Returns the authorization for the proxy that forwards a request over plain HTTP.
     pub(crate) fn authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         let proxy = self.before(uri).filter(|proxy| is_plain(proxy, uri))?;
         proxy.basic_auth().cloned()
     }
 
-    /// The way to `uri` through a proxy; `None` where none leads there.
+    /// Connects to `uri` through a proxy; `None` if there is none for it.
     ///
     /// # Errors
-    /// The system's, and the proxy's refusal.
+    /// The system's errors, and the proxy's refusal.
     pub(crate) async fn connect(
         &self,
         uri: &Uri,
@@ -120,7 +122,7 @@ impl Proxies {
             let line = tunnel.call(uri.clone()).await;
             line.map_err(|cause| fail(crate::web::deepest(&cause)))
         } else {
-            // Names are asked for there: often only the proxy knows them.
+            // The proxy resolves names: often only it knows them.
             let mut socks = SocksV5::new(proxy.uri().clone(), direct);
             if let Some((user, password)) = proxy.raw_auth() {
                 socks = socks.with_auth(user.to_owned(), password.to_owned());
@@ -132,12 +134,13 @@ impl Proxies {
     }
 }
 
-/// Whether the proxy reads the requests and passes them on; else it passes on what it can't read.
+/// Returns whether the proxy reads the requests and forwards them; otherwise it forwards encrypted
+/// bytes.
 fn is_plain(proxy: &Intercept, uri: &Uri) -> bool {
     proxy.uri().scheme_str() == Some("http") && uri.scheme_str() == Some("http")
 }
 
-/// The same address with the port that its scheme means.
+/// Returns the address with the port that its scheme means.
 fn with_port(uri: &Uri) -> Uri {
     let (Some("http"), None, Some(host)) = (uri.scheme_str(), uri.port(), uri.host()) else {
         return uri.clone();
@@ -205,14 +208,14 @@ mod tests {
             assert!(!error.to_string().contains("hush"), "{error}");
         }
     }
-    /// What a proxy was asked while it ran.
+    /// Requests that a proxy received.
     #[derive(Default)]
     struct Asked {
         heads: Arc<Mutex<Vec<String>>>,
         chores: JoinSet<()>,
     }
 
-    /// A proxy that answers each question so, and all questions put to it.
+    /// Starts a proxy that gives every request this answer, and records the requests.
     async fn proxy(answer: &'static str) -> (Dialler, String, Asked) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -227,7 +230,7 @@ mod tests {
                 let head = String::from_utf8(head).unwrap();
                 noted.lock().unwrap().push(head.to_ascii_lowercase());
                 stream.write_all(answer.as_bytes()).await.unwrap();
-                // Behind a tunnel is whoever sends back what comes.
+                // Behind a tunnel is an echo server.
                 if let Ok(byte) = stream.read_u8().await {
                     stream.write_u8(byte).await.unwrap();
                 }

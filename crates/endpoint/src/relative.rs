@@ -1,4 +1,4 @@
-//! Paths relative to where an endpoint was opened: bytes, with `/` between names.
+//! Paths relative to the root of an endpoint: bytes, with `/` between names.
 
 /// Appends `name` to a relative path.
 #[must_use]
@@ -12,14 +12,14 @@ pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     [path, b"/", name].concat()
 }
 
-/// The path of what is called `name` beside what lies at `path`.
+/// Returns the path of `name` beside `path`.
 #[must_use]
 pub(crate) fn beside(path: &[u8], name: &[u8]) -> Vec<u8> {
     let folder = path.len() - base_name(path).len();
     [&path[..folder], name].concat()
 }
 
-/// The last component of a path.
+/// Returns the last component of a path.
 #[must_use]
 pub fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()

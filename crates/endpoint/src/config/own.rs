@@ -82,8 +82,9 @@ pub fn is_secret(key: &str) -> bool {
 /// values.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for an address on the service's own machine or with a secret in it, for
-/// keys that places of its scheme don't have, and for incomplete credentials. No value is quoted.
+/// [`ErrorKind::Invalid`] for an address on the service's own machine or with a secret in it, and
+/// for keys that places of its scheme don't have. Also for incomplete credentials. No value is
+/// quoted.
 pub fn own_profile(url: &str, settings: &BTreeMap<String, String>) -> Result<Profile> {
     let shown = url.split('?').next().unwrap_or_default();
     let wrong = |cause: String| Error::new(ErrorKind::Invalid, "use", shown).cause(cause);

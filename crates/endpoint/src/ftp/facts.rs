@@ -1,4 +1,4 @@
-//! What servers can (RFC 2389) and what they tell of files (RFC 3659, section 7).
+//! Features of servers (RFC 2389) and facts about files (RFC 3659, section 7).
 
 use crate::{
     FileTime, dates,
@@ -7,18 +7,18 @@ use crate::{
 
 use super::reply::Reply;
 
-/// What a server says it can.
+/// Features that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Features {
     /// MLST and MLSD, with sizes.
     pub(super) facts: bool,
-    /// Sets times: MFMT (draft-somers-ftp-mfxx).
+    /// MFMT (draft-somers-ftp-mfxx), which sets times.
     pub(super) set_time: bool,
-    /// Begins in the middle of a file: REST.
+    /// REST, which begins in the middle of a file.
     pub(super) restart: bool,
-    /// Reads a range: RANG (draft-bryan-ftp-range).
+    /// RANG (draft-bryan-ftp-range), which reads a range.
     pub(super) range: bool,
-    /// Tells permission bits.
+    /// Permission bits in facts.
     pub(super) modes: bool,
     /// UTF8.
     pub(super) utf8: bool,
@@ -50,25 +50,27 @@ impl Features {
     }
 }
 
-/// What a line of facts tells.
+/// Facts in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) entry: Entry,
-    /// A size is told: one that is not is not zero.
+    /// True if a size is reported: a missing one is not zero.
     pub(super) has_size: bool,
-    /// It is the directory that was asked for, or the one above it.
+    /// True if it is the directory itself, or the one above it.
     pub(super) is_itself: bool,
 }
 
 impl Told {
-    /// Whether it is the file that was `ours` under its hidden name, as far as is told. A rename changes no time.
+    /// Returns whether it is the file that was `ours` under its hidden name, as far as reported. A
+    /// rename changes no time.
     pub(super) fn is(&self, ours: &Self) -> bool {
         let facts = |told: &Self| (told.entry.size, told.entry.mtime, told.has_size);
         self.entry.kind == Kind::File && facts(self) == facts(ours)
     }
 }
 
-/// Reads a line of facts: `type=file;size=3;modify=20260102030405; name`. `None` for what is none.
+/// Parses a line of facts: `type=file;size=3;modify=20260102030405; name`. `None` for any other
+/// line.
 pub(super) fn told_of(line: &[u8]) -> Option<Told> {
     let cut = line.iter().position(|&byte| byte == b' ')?;
     let (facts, name) = (std::str::from_utf8(&line[..cut]).ok()?, &line[cut + 1..]);
@@ -83,7 +85,7 @@ pub(super) fn told_of(line: &[u8]) -> Option<Told> {
                 .iter()
                 .any(|itself| value.eq_ignore_ascii_case(itself));
         } else if key.eq_ignore_ascii_case("size") {
-            // What is no number is not told.
+            // An invalid number counts as missing.
             if let Ok(size) = value.parse() {
                 (entry.size, has_size) = (size, true);
             }
@@ -109,7 +111,7 @@ fn kind_of(value: &str) -> Kind {
     match &*value {
         "file" => Kind::File,
         "dir" | "cdir" | "pdir" => Kind::Directory,
-        // Servers differ in what they call a link, and some add where it points.
+        // Servers have different words for a link, and some add its target.
         other if other.starts_with("os.unix=slink") || other.starts_with("os.unix=symlink") => {
             Kind::Link
         }
@@ -117,7 +119,7 @@ fn kind_of(value: &str) -> Kind {
     }
 }
 
-/// Reads a time: `YYYYMMDDHHMMSS` in UTC, perhaps with a fraction.
+/// Parses a time: `YYYYMMDDHHMMSS` in UTC, perhaps with a fraction.
 fn time_of(text: &str) -> Option<FileTime> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.len() != 14 || !whole.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -133,7 +135,7 @@ fn time_of(text: &str) -> Option<FileTime> {
     )
 }
 
-/// Writes a time, to the second: what every server takes.
+/// Formats a time to the second, which every server accepts.
 pub(super) fn show_time(time: FileTime) -> String {
     let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
     let [year, month, day] = dates::civil_from_days(days);

@@ -1,4 +1,4 @@
-//! A server: where it is, how connections to it are protected, and what it turned out to do.
+//! Address of a server, protection of its connections, and its observed behaviour.
 
 use std::{
     io,
@@ -18,30 +18,30 @@ use tokio_rustls::TlsConnector;
 
 use crate::{Error, ErrorKind, Locus, Result, config::Secret};
 
-/// Longest to wait for a connection, over all addresses of a host.
+/// Timeout of a connection, over all addresses of a host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
-/// Longest to wait for an answer.
+/// Timeout of an answer.
 pub(super) const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// When a connection is protected.
+/// Protection of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
-    /// Never.
+    /// None.
     Plain,
-    /// After `AUTH TLS` (RFC 4217).
+    /// TLS after `AUTH TLS` (RFC 4217).
     Explicit,
-    /// From the first byte.
+    /// TLS from the first byte.
     Implicit,
 }
 
-/// Where to log in, and as whom.
+/// Address and login.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) scheme: &'static str,
     pub(super) name: String,
     pub(super) port: u16,
-    /// Whether people wrote the port.
+    /// True if the user wrote the port.
     pub(super) shows_port: bool,
     pub(super) security: Security,
     pub(super) tls: Option<Arc<ClientConfig>>,
@@ -50,17 +50,17 @@ pub(super) struct Host {
     pub(super) ways: Ways,
 }
 
-/// What a server turned out to do, in whichever session.
+/// Observed behaviour of a server, in any session.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// It loses commands that come before its answer to the last one.
+    /// True if it loses commands that arrive before its answer to the last one.
     pub(super) is_lockstep: AtomicBool,
-    /// It has listened when told EPSV.
+    /// True if it has listened after EPSV.
     pub(super) knows_epsv: AtomicBool,
 }
 
 impl Host {
-    /// `ftp://host:port`.
+    /// Formats `ftp://host:port`.
     pub(super) fn show(&self) -> String {
         let name = if self.name.contains(':') {
             format!("[{}]", self.name)
@@ -117,9 +117,9 @@ impl Host {
         Ok(stream)
     }
 
-    /// Protects a connection. A session's data connections resume the TLS session of its own control
-    /// connection, which servers insist on: `config` is the session's. That takes TLS 1.2: tickets of
-    /// 1.3 serve once, and servers hand out fewer than there are files.
+    /// Protects a connection. Data connections resume the TLS session of their control connection,
+    /// which servers require: `config` is the session's. That takes TLS 1.2, since tickets of 1.3
+    /// are valid once, and servers hand out fewer than there are files.
     pub(super) async fn protect(
         &self,
         stream: Box<dyn Wire>,
@@ -139,7 +139,7 @@ impl Host {
     }
 }
 
-/// A connection, protected or not.
+/// Connection, protected or not.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}

@@ -1,4 +1,4 @@
-//! Listings: taken in whole before they are told, so that no session waits for who reads them.
+//! Listings, received completely before they are returned, so that no session waits for the reader.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     endpoint::{Boxed, Entry, Kind, Listing, join},
 };
 
-/// Listings up to this size stay in memory, in bytes: those of some ten thousand entries.
+/// Largest listing kept in memory, in bytes: some ten thousand entries.
 const MEMORY_BYTES_MAX: usize = 2 << 20;
 
 /// Longest line, in bytes: names are shorter, and facts few.
@@ -28,10 +28,10 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Entries of one page.
 const PAGE_ENTRIES: usize = 512;
 
-/// Nothing came for so long: the connection is dead.
+/// Time without data after which a connection counts as dead.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// A directory's entries, as lines.
+/// Entries of a directory, as lines.
 pub(super) struct FtpListing {
     remote: Arc<Remote>,
     full: Vec<u8>,
@@ -74,7 +74,7 @@ impl FtpListing {
             .at(Locus::Source)
     }
 
-    /// The next line without its end; `None` after the last.
+    /// Returns the next line without its end; `None` after the last.
     async fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.lines).take(LINE_BYTES_MAX);
@@ -109,7 +109,7 @@ impl FtpListing {
                 continue;
             }
             if entry.kind == Kind::File && !told.has_size {
-                // What can't be looked at is listed: whoever reads it will be told why.
+                // An entry that can't be examined is listed anyway: reading it gives the error.
                 let found = self.remote.stat(&join(&self.full, &entry.name)).await;
                 entry.size = found.map_or(0, |found| found.map_or(0, |found| found.size));
             }
@@ -126,15 +126,15 @@ impl FtpListing {
     }
 }
 
-/// The directory itself and the one above it, which some servers name in full. Whoever copies what else has a slash in its name says
-/// that it is left out.
+/// Returns whether an entry is the directory itself or the one above it, which some servers name in
+/// full. The copy reports other names with a slash as left out.
 fn is_above(entry: &Entry, full: &[u8]) -> bool {
     let is_named =
         matches!(&*entry.name, b"." | b"..") || [full, parent_of(full)].contains(&&*entry.name);
     entry.kind == Kind::Directory && is_named
 }
 
-/// Reads to the end: into memory, or a file nobody else sees.
+/// Reads to the end: into memory, or a file that nobody else sees.
 async fn take_in(mut data: Box<dyn Wire>) -> io::Result<Box<dyn AsyncBufRead + Send + Unpin>> {
     let mut memory = BytesMut::with_capacity(64 << 10);
     let mut file: Option<File> = None;
@@ -170,7 +170,7 @@ async fn take_in(mut data: Box<dyn Wire>) -> io::Result<Box<dyn AsyncBufRead + S
     }
 }
 
-/// A temporary file without a name: it is gone with whoever holds it.
+/// Creates a temporary file without a name: it ends with its owner.
 async fn unnamed_file() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut lot = [0; 16];

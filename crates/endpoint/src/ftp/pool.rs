@@ -1,4 +1,5 @@
-//! A few sessions with one server: each moves one file at a time, and servers allow a user few.
+//! Pool of a few sessions with one server: each moves one file at a time, and servers allow a user
+//! few.
 
 use std::{
     sync::{
@@ -14,16 +15,16 @@ use crate::{
     limits::{Gate, Pass},
 };
 
-/// Sessions where the profile says nothing: servers often allow ten to an address.
+/// Default number of sessions: servers often allow ten per address.
 pub(super) const SESSIONS_USUAL: usize = 8;
 
-/// Most sessions whatever the profile says.
+/// Most sessions, whatever the profile says.
 pub(super) const SESSIONS_MAX: usize = 64;
 
-/// A session that was idle for longer is asked whether it still lives.
+/// Idle time after which a session is checked before use.
 const ASKED_AFTER: Duration = Duration::from_secs(10);
 
-/// The sessions with a server.
+/// Sessions with a server.
 pub(super) struct Pool {
     host: Arc<Host>,
     gate: Arc<Gate>,
@@ -32,7 +33,7 @@ pub(super) struct Pool {
     open: AtomicUsize,
 }
 
-/// A session, back in the pool when this is dropped between two commands.
+/// Session that returns to the pool if this is dropped between two commands.
 pub(super) struct Lease {
     pool: Arc<Pool>,
     session: Option<Session>,
@@ -40,7 +41,7 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    /// A pool whose first session is there.
+    /// Creates a pool from its first session.
     pub(super) fn new(host: Arc<Host>, first: Session, sessions_max: usize) -> Arc<Self> {
         Arc::new(Self {
             host,
@@ -54,7 +55,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session of one's own; waits for one where the server or the profile allows no more.
+    /// Leases a session; waits for one if the server or the profile allows no more.
     pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease> {
         loop {
             let pass = self.gate.pass().await;
@@ -65,7 +66,7 @@ impl Pool {
                         self.open.fetch_add(1, Relaxed);
                         session
                     }
-                    // Those credentials were good before: it is one session too many.
+                    // The credentials worked before, so the error means one session too many.
                     Err(error)
                         if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Unauthenticated)
                             && self.open.load(Relaxed) > 0 =>
@@ -103,7 +104,7 @@ impl Pool {
 }
 
 impl Lease {
-    /// The session.
+    /// Returns the session.
     pub(super) fn session(&mut self) -> Result<&mut Session> {
         let gone = || Error::new(ErrorKind::Other, "use", "a session that has ended");
         self.session.as_mut().ok_or_else(gone)

@@ -1,4 +1,4 @@
-//! A place on a server: names, questions and small commands.
+//! Places on a server: names, queries and small commands.
 
 use std::{
     sync::{
@@ -21,39 +21,40 @@ use crate::{
     unkept::{Unkept, UnkeptCount},
 };
 
-/// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
+/// Most directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
-/// What sets a mode.
+/// Command that sets a mode.
 const CHMOD: &str = "SITE CHMOD";
 
-/// A path on a server.
+/// Path on a server.
 pub(super) struct Remote {
     pub(super) host: Arc<Host>,
-    /// Without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the login
-    /// directory.
+    /// Root without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the
+    /// login directory.
     pub(super) root: Vec<u8>,
     pub(super) rules: DraftRules,
     pub(super) pool: Arc<Pool>,
     pub(super) features: Features,
     pub(super) round_trip: Duration,
-    /// It reads ranges as it says it does.
+    /// True while it reads ranges as it claims.
     pub(super) reads_ranges: AtomicBool,
-    /// It sets permission bits.
+    /// True while it sets permission bits.
     pub(super) sets_modes: AtomicBool,
-    /// It sets times.
+    /// True while it sets times.
     pub(super) sets_times: AtomicBool,
-    /// It did so.
+    /// True if it has set a time.
     pub(super) has_set_times: AtomicBool,
-    /// It sets times and modes of directories.
+    /// True while it sets times and modes of directories.
     pub(super) dresses_folders: AtomicBool,
-    /// It was seen to begin in the middle of a file.
+    /// True if it was observed to begin in the middle of a file.
     pub(super) is_restart_proven: AtomicBool,
-    /// What files arrived without, because the server refuses it though it says that it can.
+    /// Attributes that files arrived without, because the server refuses them although it claims
+    /// support.
     pub(super) unkept: UnkeptCount,
 }
 
-/// The root of an address's path: `/~/x` is below the login directory, as with `sftp://`.
+/// Returns the root for an address's path: `/~/x` is below the login directory, as with `sftp://`.
 pub(super) fn root_of(path: &[u8]) -> Vec<u8> {
     match path.strip_prefix(b"/~") {
         Some(b"") => b".".to_vec(),
@@ -71,10 +72,10 @@ pub(super) fn parent_of(full: &[u8]) -> &[u8] {
 }
 
 impl Remote {
-    /// The path as the server is told it.
+    /// Returns the path for the server.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for names FTP has no way to say.
+    /// [`ErrorKind::Unsupported`] for names that FTP can't express.
     pub(super) fn full(&self, path: &[u8]) -> Result<Vec<u8>> {
         let full = match (&*self.root, path) {
             (b"", b"") => b"/".to_vec(),
@@ -110,7 +111,7 @@ impl Remote {
         format!("{}{text}", self.host.show())
     }
 
-    /// Where the writer with this word writes what becomes `full`.
+    /// Returns the hidden path at which the writer with this word writes `full`.
     pub(super) fn partial(&self, full: &[u8], word: &str) -> Vec<u8> {
         beside(full, &partial_name(base_name(full), word))
     }
@@ -119,7 +120,7 @@ impl Remote {
         self.pool.lease().await
     }
 
-    /// An error for an answer that is a refusal.
+    /// Returns the error for a refusal.
     pub(super) fn refused(
         &self,
         reply: &Reply,
@@ -130,13 +131,13 @@ impl Remote {
         reply.refusal(operation, self.show_full(full), locus)
     }
 
-    /// Asks a command about a path.
+    /// Sends a command about a path.
     pub(super) async fn ask(&self, command: &str, full: &[u8]) -> Result<Reply> {
         let mut lease = self.lease().await?;
         lease.session()?.ask(&line(command, full)).await
     }
 
-    /// What lies at a path; links are followed, by the server.
+    /// Returns the entry at a path; the server follows links.
     pub(super) async fn stat(&self, full: &[u8]) -> Result<Option<Entry>> {
         let mut lease = self.lease().await?;
         self.stat_with(&mut lease, full).await
@@ -163,7 +164,7 @@ impl Remote {
         Ok(Some(Entry { size, ..entry }))
     }
 
-    /// What the answer to MLST tells.
+    /// Parses the answer to MLST.
     pub(super) fn found(&self, reply: &Reply, full: &[u8]) -> Result<Option<Told>> {
         if reply.is_missing() {
             return Ok(None);
@@ -183,7 +184,7 @@ impl Remote {
         Ok(Some(told))
     }
 
-    /// Gives a directory its time and mode, where the server does that: some only know files.
+    /// Sets the time and mode of a directory, if the server supports it: some do so for files only.
     pub(super) async fn dress_folder(
         &self,
         full: &[u8],
@@ -204,7 +205,7 @@ impl Remote {
         let last = replies
             .last()
             .filter(|last| is_timed && last.is_final_refusal());
-        // Where files get their times, those of directories are no loss that anybody counts.
+        // If files get their times, lost ones of directories are not counted.
         if let Some(last) = last.filter(|_| self.has_set_times.load(Relaxed)) {
             self.dresses_folders.fetch_and(!last.is_unknown(), Relaxed);
             commands.pop();
@@ -213,7 +214,8 @@ impl Remote {
         self.dressed(full, &commands, &replies)
     }
 
-    /// What gives a path its time and mode. The mode first: a server may count it as a change.
+    /// Returns the commands that set a path's time and mode. The mode comes first, since a server
+    /// may count it as a change.
     fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
         let (modes, times) = (self.sets_modes.load(Relaxed), self.sets_times.load(Relaxed));
         self.note(Unkept {
@@ -228,8 +230,8 @@ impl Remote {
         commands.map(|command| line(&command, full)).collect()
     }
 
-    /// Whether those commands did what they should. What a server refuses for good is not kept, as the bytes are worth more; a
-    /// command that it does not know is not given again.
+    /// Checks the answers to those commands. A permanent refusal leaves the attribute unset, since
+    /// the bytes are worth more; an unknown command is not sent again.
     fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
         for (command, reply) in commands.iter().zip(replies) {
             if reply.is_final_refusal() {
@@ -238,7 +240,7 @@ impl Remote {
                     true => &self.sets_modes,
                     false => &self.sets_times,
                 };
-                // One that is refused says nothing of the others.
+                // A refusal says nothing about other files.
                 if reply.is_unknown() {
                     kept.store(false, Relaxed);
                 }
@@ -257,12 +259,12 @@ impl Remote {
         Ok(())
     }
 
-    /// Counts what something arrived without.
+    /// Counts attributes that something arrived without.
     fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
 
-    /// Fails unless the server holds all.
+    /// Fails unless the server holds all bytes.
     pub(super) fn expect_size(&self, full: &[u8], found: u64, size: u64) -> Result<()> {
         if found == size {
             return Ok(());
@@ -273,8 +275,8 @@ impl Remote {
             .at(Locus::Destination))
     }
 
-    /// Gives a file that is all there its time, its mode and its name. All but the name is asked for
-    /// at once: a hidden file that turns out to be wrong may as well have them.
+    /// Gives a complete file its time, its mode and its name. All but the name are requested
+    /// together: they do no harm to a hidden file that turns out to be wrong.
     pub(super) async fn publish(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<()> {
         let Err(error) = self.try_publish(partial, full, spec).await else {
             return Ok(());
@@ -282,7 +284,7 @@ impl Remote {
         if !error.is_temporary() {
             return Err(error);
         }
-        // The answer may be lost and not the deed.
+        // The answer may be lost although the rename succeeded.
         match self.has_moved(partial, full, spec).await {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(Error::new(error.kind(), "write", self.show_full(full))
@@ -291,7 +293,8 @@ impl Remote {
         }
     }
 
-    /// Whether what was under the hidden name, which nobody else knows, has its own now.
+    /// Returns whether the file under the hidden name, which nobody else knows, has its final name
+    /// now.
     async fn has_moved(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<bool> {
         let mut lease = self.lease().await?;
         Ok(self.stat_with(&mut lease, partial).await?.is_none()
@@ -330,7 +333,7 @@ impl Remote {
         self.rename(lease, from, (partial, full), &ours).await
     }
 
-    /// Counts what the server said that it set and did not, as far as it tells.
+    /// Counts attributes that the server claimed to set but did not, as far as it reports.
     fn count_unkept(&self, there: &Entry, spec: &FileSpec, dressed: &[Reply]) {
         if dressed.iter().all(Reply::is_done) {
             let modes = self.sets_modes.load(Relaxed)
@@ -345,18 +348,18 @@ impl Remote {
         }
     }
 
-    /// Whether a file is at its place with the size and the time that it was given.
+    /// Returns whether a file is at its place with the given size and time.
     async fn has_arrived(&self, lease: &mut Lease, full: &[u8], spec: &FileSpec) -> Result<bool> {
         let Some(there) = self.stat_with(lease, full).await? else {
             return Ok(false);
         };
         let secs = |time: Option<FileTime>| time.map(|time| time.secs);
         let is_size = there.kind == Kind::File && there.size == spec.size;
-        // The time alone tells it from another one of that size.
+        // Only the time distinguishes it from another one of that size.
         Ok(is_size && spec.mtime.is_some() && secs(there.mtime) == secs(spec.mtime))
     }
 
-    /// Gives a file its name when the server's answer to RNFR is `reply`. A directory is never
+    /// Gives a file its name if the server's answer to RNFR is `reply`. A directory is never
     /// replaced.
     async fn rename(
         &self,
@@ -398,7 +401,8 @@ impl Remote {
         }
     }
 
-    /// Renames where a server never renames over what is there. That is kept until it is replaced.
+    /// Renames at a server that never renames over an existing file, which is kept until it is
+    /// replaced.
     async fn replace(
         &self,
         lease: &mut Lease,
@@ -414,7 +418,7 @@ impl Remote {
         let look = lease.session()?.ask(&line("MLST", to)).await?;
         let error = match renamed.is_done() {
             true if self.found(&look, to)?.is_some_and(|told| told.is(ours)) => {
-                // It is hidden, and whole elsewhere.
+                // The old file is hidden, and the new one complete.
                 let _ = lease.session()?.ask(&line("DELE", &aside)).await;
                 return Ok(());
             }
@@ -442,7 +446,7 @@ impl Remote {
         lease.session()?.ask(&line("RNTO", to)).await
     }
 
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and its parents; returns whether it is new.
     pub(super) async fn make_directory(&self, full: &[u8]) -> Result<bool> {
         let mut lease = self.lease().await?;
         let mut missing = vec![full.to_vec()];
@@ -493,7 +497,7 @@ impl Remote {
     }
 }
 
-/// `COMMAND path`.
+/// Formats `COMMAND path`.
 pub(super) fn line(command: &str, full: &[u8]) -> Vec<u8> {
     [command.as_bytes(), b" ", full].concat()
 }

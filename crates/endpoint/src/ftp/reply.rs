@@ -1,24 +1,24 @@
-//! What servers answer (RFC 959, section 4.2), and what that means: the one place that reads codes.
+//! Answers of servers (RFC 959, section 4.2), and their meanings: the only place that reads codes.
 
 use crate::{Error, ErrorKind, Locus, Status};
 
 /// Most bytes of an answer: FEAT and HELP fill a page.
 pub(super) const REPLY_BYTES_MAX: usize = 64 << 10;
 
-/// The longest excerpt of an answer that is told, in characters.
+/// Longest excerpt of an answer in messages, in characters.
 const EXCERPT_CHARS_MAX: usize = 160;
 
-/// An answer.
+/// Answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) code: u16,
-    /// Its lines, without the code.
+    /// Lines, without the code.
     pub(super) lines: Vec<Vec<u8>>,
-    /// What the command was about that it answers.
+    /// Argument of the command that it answers.
     pub(super) about: Vec<u8>,
 }
 
-/// Reads an answer line by line.
+/// Reader of an answer, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     code: Option<u16>,
@@ -26,12 +26,12 @@ pub(super) struct Reading {
     bytes: usize,
 }
 
-/// Why an answer is none.
+/// Error for an invalid answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Nonsense;
 
 impl Reading {
-    /// Takes a line without its end; gives the answer when it is whole.
+    /// Accepts a line without its end; returns the answer when it is complete.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<Option<Reply>, Nonsense> {
         self.bytes += line.len();
         if self.bytes > REPLY_BYTES_MAX {
@@ -77,34 +77,34 @@ fn code_of(line: &[u8]) -> Option<u16> {
 }
 
 impl Reply {
-    /// Whether it did what was asked.
+    /// Returns whether the command succeeded.
     pub(super) fn is_done(&self) -> bool {
         self.code / 100 == 2
     }
 
-    /// Whether it waits for the next command of a pair, or for data.
+    /// Returns whether it waits for the next command of a pair, or for data.
     pub(super) fn goes_on(&self) -> bool {
         matches!(self.code / 100, 1 | 3)
     }
 
-    /// Whether it refuses for good.
+    /// Returns whether it is a permanent refusal.
     pub(super) fn is_final_refusal(&self) -> bool {
         self.code / 100 == 5
     }
 
-    /// Whether it does not know the command. 501 says that of what the command was given.
+    /// Returns whether the server does not know the command. 501 says that of its argument.
     pub(super) fn is_unknown(&self) -> bool {
         matches!(self.code, 500 | 502 | 504)
     }
 
-    /// What it says, as one line.
+    /// Returns its text, as one line.
     pub(super) fn text(&self) -> String {
         let last = self.lines.last().map(Vec::as_slice).unwrap_or_default();
         let text = String::from_utf8_lossy(last);
         text.trim().chars().take(EXCERPT_CHARS_MAX).collect()
     }
 
-    /// Whether it has one of those words; those of the path that it repeats say nothing.
+    /// Returns whether it contains one of these words outside the path that it repeats.
     fn says(&self, words: &[&str]) -> bool {
         let about = String::from_utf8_lossy(&self.about).to_ascii_lowercase();
         let last = self.lines.last().map(Vec::as_slice).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Reply {
         words.iter().any(|word| text.contains(word))
     }
 
-    /// Whether it refuses one more session rather than us.
+    /// Returns whether it refuses one more session rather than the login.
     pub(super) fn is_too_many(&self) -> bool {
         self.code == 421
             || matches!(self.code, 530 | 550)
@@ -130,8 +130,8 @@ impl Reply {
                 ])
     }
 
-    /// Whether nothing is at the path, as far as a server tells: one code serves for that and for
-    /// what it does not let us see.
+    /// Returns whether nothing is at the path, as far as a server reports: one code also stands for
+    /// paths that may not be seen.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self.code, 550 | 501) && !self.is_denied() && self.kind() == ErrorKind::NotFound
     }
@@ -167,7 +167,7 @@ impl Reply {
         }
     }
 
-    /// The error this answer is, of `operation` on `subject`.
+    /// Returns the error that it means for `operation` on `subject`.
     pub(super) fn refusal(&self, operation: &'static str, subject: String, locus: Locus) -> Error {
         let kind = self.kind();
         let error = Error::new(kind, operation, subject)

@@ -1,4 +1,4 @@
-//! One control connection, and the data connections it opens.
+//! Control connections, and the data connections they open.
 
 use std::{
     collections::VecDeque,
@@ -22,30 +22,30 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
-/// Longest to wait for the second of two answers when the first is there, beside a round trip: a
-/// server that loses a command says nothing.
+/// Timeout of the second of two answers after the first, beside a round trip: a server that loses a
+/// command stays silent.
 const SECOND_WITHIN: Duration = Duration::from_secs(3);
 
-/// Longest to wait until a server has put away what it got.
+/// Timeout until a server has stored the received bytes.
 const STORED_WITHIN: Duration = Duration::from_secs(600);
 
-/// TLS sessions remembered for one login: servers give two with each connection.
+/// Most TLS sessions remembered for one login: servers give two with each connection.
 const TLS_SESSIONS: usize = 16;
 
-/// A login.
+/// Login session.
 pub(super) struct Session {
     host: Arc<Host>,
     tls: Option<Arc<ClientConfig>>,
     wire: BufReader<Box<dyn Wire>>,
     peer: IpAddr,
     pub(super) features: Features,
-    /// The way there and back, as connecting took it.
+    /// Round trip time, as measured while connecting.
     pub(super) round_trip: Duration,
-    /// Answers still to come: between two commands none.
+    /// Pending answers: none between two commands.
     awaited: VecDeque<Vec<u8>>,
-    /// The server hangs up.
+    /// True if the server hangs up.
     is_over: bool,
-    /// When it was last used.
+    /// Time of its last use.
     pub(super) used: Instant,
     knows_epsv: bool,
 }
@@ -59,7 +59,8 @@ impl Session {
     pub(super) async fn open(host: Arc<Host>) -> Result<Self> {
         match Self::try_open(Arc::clone(&host)).await? {
             Some(session) => Ok(session),
-            // Its answer may yet come and must not be taken for another: a connection of its own.
+            // Its answer may still arrive and must not be mistaken for another: a separate
+            // connection.
             None => Self::try_open(Arc::clone(&host)).await?.ok_or_else(|| {
                 let error = host.fail(ErrorKind::TimedOut, "log in at");
                 error.cause("no answer")
@@ -67,7 +68,7 @@ impl Session {
         }
     }
 
-    /// `None` where the server turned out to lose commands that are sent ahead.
+    /// Connects and logs in; `None` if the server turned out to lose commands that are sent ahead.
     async fn try_open(host: Arc<Host>) -> Result<Option<Self>> {
         let found = lookup_host((host.name.as_str(), host.port)).await;
         let found = found.map_err(|cause| host.broken("connect to", cause))?;
@@ -114,7 +115,7 @@ impl Session {
                 .cause(format!("the server refuses TLS: \"{}\"", reply.text()))
                 .hint("without it, passwords and files go in the clear: ftp://"));
         }
-        // What came before the handshake is not protected and must not be believed.
+        // Bytes from before the handshake are not protected and must be ignored.
         let wire = self
             .host
             .protect(self.wire.into_inner(), self.tls.as_ref())
@@ -123,7 +124,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Says whether the server answered all it was asked.
+    /// Logs in. Returns whether the server answered every command.
     async fn log_in(&mut self) -> Result<bool> {
         let host = Arc::clone(&self.host);
         let mut reply = self.ask(format!("USER {}", host.user).as_bytes()).await?;
@@ -159,7 +160,7 @@ impl Session {
         self.features = Features::read(&features);
         self.expect(binary, "set up")?;
         if self.features.utf8 {
-            // Most servers need no telling.
+            // Most servers use UTF-8 anyway.
             let _ = self.ask(b"OPTS UTF8 ON").await?;
         }
         Ok(true)
@@ -172,19 +173,18 @@ impl Session {
         Err(reply.refusal(operation, self.host.show(), Locus::Network))
     }
 
-    /// Whether another command may follow.
+    /// Returns whether another command may follow.
     pub(super) fn is_clean(&self) -> bool {
         self.awaited.is_empty() && !self.is_over
     }
 
-    /// Sends a command and reads the answer. The caller made sure that it is one line.
+    /// Sends a command and reads the answer. The caller ensures that it is one line.
     pub(super) async fn ask(&mut self, command: &[u8]) -> Result<Reply> {
         self.tell(&[command]).await?;
         self.answer(ANSWERED_WITHIN).await
     }
 
-    /// Sends commands, each of which may be carried out whatever became of those before, and reads the
-    /// answers: at once, where the server takes that.
+    /// Sends independent commands and reads the answers: all at once, if the server supports that.
     pub(super) async fn ask_all(&mut self, commands: &[Vec<u8>]) -> Result<Vec<Reply>> {
         let mut replies = Vec::with_capacity(commands.len());
         if self.is_lockstep() {
@@ -201,7 +201,7 @@ impl Session {
         Ok(replies)
     }
 
-    /// Whether a command must wait for the answer to the last one.
+    /// Returns whether a command must wait for the answer to the last one.
     pub(super) fn is_lockstep(&self) -> bool {
         self.host.ways.is_lockstep.load(Relaxed)
     }
@@ -231,7 +231,7 @@ impl Session {
             .map_err(|cause| self.host.broken("ask", cause))
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     async fn answer(&mut self, within: Duration) -> Result<Reply> {
         let read = timeout(within, self.read_reply()).await;
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
@@ -280,8 +280,8 @@ impl Session {
         }
     }
 
-    /// Begins to move data: `before` is what must come right before `command` (REST, RANG).
-    /// `None` with the refusal where the server takes one of them not.
+    /// Starts a data transfer: `before` must immediately precede `command` (REST, RANG). `None`
+    /// with the refusal if the server rejects one of them.
     pub(super) async fn transfer(
         &mut self,
         before: Option<&[u8]>,
@@ -323,7 +323,7 @@ impl Session {
         Ok(begun(reply, data))
     }
 
-    /// Tells a server that has listened before to listen, and at once what for.
+    /// Asks a server that has listened before to listen, and sends the command at once.
     async fn connect_ahead(&mut self, command: &[u8]) -> Result<Result<TcpStream, Reply>> {
         self.tell(&[b"EPSV", command]).await?;
         let listens = self.answer(ANSWERED_WITHIN).await?;
@@ -333,7 +333,7 @@ impl Session {
         }
         let port = extended_port(&listens.text()).ok_or_else(|| self.no_port(&listens))?;
         let connected = self.connect(port).await;
-        // Who refuses the command no longer listens: then its answer tells more.
+        // A server that refuses the command no longer listens: its answer then says more.
         let reply = self.answer(ANSWERED_WITHIN).await?;
         match connected {
             Ok(data) => Ok(begun(reply, data)),
@@ -347,8 +347,9 @@ impl Session {
         self.host.connect(vec![address]).await
     }
 
-    /// Has the server listen; its port. The address is the one we are connected to, whatever it
-    /// says: behind NAT it doesn't know better, and others' addresses are an attack.
+    /// Makes the server listen; returns its port. The address is the one of the control connection,
+    /// whatever the answer says: behind NAT the server doesn't know better, and foreign addresses
+    /// are an attack.
     async fn passive(&mut self) -> Result<Result<u16, Reply>> {
         if self.knows_epsv {
             let reply = self.ask(b"EPSV").await?;
@@ -374,23 +375,23 @@ impl Session {
         error.cause(format!("the server names no port: \"{}\"", reply.text()))
     }
 
-    /// The answer to what was told.
+    /// Returns the answer to the commands sent.
     pub(super) async fn told(&mut self) -> Result<Reply> {
         self.answer(ANSWERED_WITHIN).await
     }
 
-    /// The answer at the end of a transfer.
+    /// Returns the answer at the end of a transfer.
     pub(super) async fn ended(&mut self) -> Result<Reply> {
         self.answer(STORED_WITHIN).await
     }
 
-    /// After a data connection was closed early: whatever the server says of it.
+    /// Reads any answer after a data connection was closed early.
     pub(super) async fn settle(&mut self, within: Duration) -> Option<Reply> {
         self.answer(within).await.ok()
     }
 }
 
-/// The data connection, where the server goes on.
+/// Returns the data connection, if the server continues.
 fn begun(reply: Reply, data: TcpStream) -> Result<TcpStream, Reply> {
     match reply.code / 100 {
         1 => Ok(data),
@@ -398,7 +399,7 @@ fn begun(reply: Reply, data: TcpStream) -> Result<TcpStream, Reply> {
     }
 }
 
-/// The port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
+/// Parses the port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
 fn extended_port(text: &str) -> Option<u16> {
     let (_, inner) = text.rsplit_once('(')?;
     let inner = inner.split(')').next()?;
@@ -407,7 +408,7 @@ fn extended_port(text: &str) -> Option<u16> {
     fields.nth(3)?.parse().ok().filter(|&port| port > 0)
 }
 
-/// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`; some servers leave out the brackets.
+/// Parses the port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`; some servers omit the brackets.
 fn passive_port(text: &str) -> Option<u16> {
     let start = text.find(|c: char| c.is_ascii_digit())?;
     let numbers: Vec<u8> = text[start..]
@@ -421,7 +422,7 @@ fn passive_port(text: &str) -> Option<u16> {
     }
 }
 
-/// Reads lines as all that they can be, for [`crate::fuzzing`].
+/// Reads lines as every possible kind, for [`crate::fuzzing`].
 pub(crate) fn try_lines(data: &[u8]) {
     let mut reading = super::reply::Reading::default();
     for line in data.split(|byte| *byte == b'\n') {
@@ -445,7 +446,7 @@ pub(crate) fn try_lines(data: &[u8]) {
     }
 }
 
-/// What a command is about, where that is no secret.
+/// Returns the argument of a command, if it is no secret.
 fn argument_of(command: &[u8]) -> &[u8] {
     if [&b"PASS"[..], b"ACCT"]
         .iter()

@@ -1,4 +1,4 @@
-//! Bytes of files on data connections.
+//! Transfers of file content on data connections.
 
 use std::{
     io,
@@ -25,45 +25,45 @@ use crate::{
     endpoint::{Boxed, ByteStream, Entry, Reader},
 };
 
-/// Nothing moved for so long: the connection is dead.
+/// Time without data after which a connection counts as dead.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// Longest to wait for what a server says of a transfer that was ended early.
+/// Timeout of the answer to a transfer that was ended early.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A file on its way here.
+/// File being received.
 pub(super) struct Download {
     remote: Arc<Remote>,
     lease: Lease,
     data: Option<Box<dyn Wire>>,
     full: Vec<u8>,
     left: u64,
-    /// The server sends no more than what was asked for.
+    /// True if the server sends no more than requested.
     is_exact: bool,
-    /// The server was not told where to end: with its last byte the file ends.
+    /// True if the server was given no end: its last byte is the end of the file.
     is_to_end: bool,
-    /// It was told to begin inside of the file.
+    /// True if it began inside the file.
     is_restarted: bool,
-    /// When all is here, ask how the file looks.
+    /// True to request the file's facts once all is here.
     looks: bool,
     looked: Option<Reply>,
 }
 
 impl Download {
-    /// Asks how the file looks as soon as all of it is here.
+    /// Requests the file's facts as soon as all of it is here.
     pub(super) fn look(&mut self) {
         self.looks = self.is_exact;
     }
 
-    /// The answer to that, where it was asked.
+    /// Returns the answer to that, if it was requested.
     pub(super) fn looked(self) -> Option<Reply> {
         self.looked
     }
 
-    /// The next bytes; `None` when all of them came.
+    /// Returns the next bytes; `None` when all of them came.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         let Some(data) = &mut self.data else {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Download {
         let wanted = usize::try_from(self.left).unwrap_or(usize::MAX);
         let wanted = wanted.min(PIECE_BYTES);
         let mut piece = BytesMut::with_capacity(wanted);
-        // Large pieces, so that whoever takes them is called seldom.
+        // Large pieces, so that their reader is called seldom.
         while piece.len() < wanted {
             let mut room = {
                 let left = wanted - piece.len();
@@ -99,15 +99,15 @@ impl Download {
         self.remote.show_full(&self.full)
     }
 
-    /// All is here: hears the server out, so that the session can be used again.
+    /// Reads the remaining answers, so that the session can be used again.
     async fn finish(&mut self) -> Result<()> {
         let Some(mut data) = self.data.take() else {
             return Ok(());
         };
         let mut ends_here = self.is_exact;
         if self.is_exact {
-            // A close that TLS doesn't announce is none of our business: the length was right. With
-            // TLS, ProFTPD fills its last block beyond the range that was asked for.
+            // A close that TLS doesn't announce is harmless, since the length was right. With TLS,
+            // ProFTPD fills its last block beyond the requested range.
             let mut rest = [0; 16];
             let read = timeout(STALLED_AFTER, data.read(&mut rest)).await;
             ends_here = !matches!(read, Ok(Ok(beyond)) if beyond > 0);
@@ -126,7 +126,7 @@ impl Download {
             let session = self.lease.session()?;
             let looks = self.looks && !session.is_lockstep();
             if looks {
-                // The server has sent all and so listens again.
+                // The server has sent all and listens again.
                 session.tell(&[&line("MLST", &self.full)]).await?;
             }
             let reply = session.ended().await?;
@@ -144,7 +144,7 @@ impl Download {
         Ok(())
     }
 
-    /// Why a transfer ended before its bytes were there.
+    /// Returns the reason why a transfer ended early.
     async fn ended_early(&mut self) -> Error {
         self.data = None;
         let left = self.left;
@@ -178,7 +178,7 @@ impl Download {
 }
 
 impl Remote {
-    /// Streams a range of the file at `full`, of which `size` bytes are there.
+    /// Streams a range of the file at `full`, of which `size` bytes exist.
     pub(super) async fn read(
         self: &Arc<Self>,
         full: Vec<u8>,
@@ -199,8 +199,8 @@ impl Remote {
         })))
     }
 
-    /// Begins to read a range, which is not empty. A server that begins elsewhere than it was told to
-    /// is found out by what comes after the last byte.
+    /// Begins to read a non-empty range. A server that begins elsewhere is detected by the bytes
+    /// after the last one.
     pub(super) async fn download(
         self: &Arc<Self>,
         full: Vec<u8>,
@@ -244,7 +244,7 @@ impl Remote {
             && !reply.is_missing()
         {
             is_ranged = false;
-            // It says that it can and doesn't: from there to wherever.
+            // The server claims support without having it: it sends from there to anywhere.
             self.reads_ranges.store(false, Relaxed);
             is_exact = false;
             let asked = (range.start > 0).then_some(to_end.as_bytes());
@@ -279,8 +279,8 @@ impl Remote {
         Ok(summer.sum())
     }
 
-    /// Writes a body into the file at `full`, from `start` on: over what is there, or anew from 0.
-    /// Returns its checksum and how many bytes it had.
+    /// Writes a body into the file at `full` from `start` on: over existing bytes, or anew from 0.
+    /// Returns its checksum and its length.
     pub(super) async fn write(
         &self,
         full: &[u8],
@@ -325,7 +325,7 @@ impl Remote {
         Ok((summer.sum(), sent))
     }
 
-    /// Why a server no longer takes what it is sent: it may have said so.
+    /// Returns the reason why a server stopped accepting bytes, if it gave one.
     async fn cut_off(
         &self,
         mut lease: Lease,
@@ -353,7 +353,7 @@ fn stalled() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "nothing was taken for a minute")
 }
 
-/// A file open for ranged reads: each has a data connection of its own.
+/// File open for range reads: each has a data connection of its own.
 pub(super) struct FtpReader {
     pub(super) remote: Arc<Remote>,
     pub(super) full: Vec<u8>,
@@ -392,7 +392,7 @@ impl Reader for FtpReader {
     }
 }
 
-/// Whether nothing happened to a file, as far as a server tells.
+/// Returns whether a file is unchanged, as far as a server reports.
 pub(super) fn is_same(now: &Entry, before: &Entry) -> bool {
     (now.kind, now.size, now.mtime) == (before.kind, before.size, before.mtime)
 }

@@ -1,5 +1,5 @@
-//! Large files written to a server: one segment after the other under a hidden name, noted here,
-//! renamed when all are there.
+//! Writing of large files: segments one after the other under a hidden name, noted here, renamed
+//! when all are stored.
 
 use std::{
     ops::Range,
@@ -15,10 +15,10 @@ use crate::{
     ledger::{Claim, Head, Kept, Ledger},
 };
 
-/// Bytes of a segment, and so what a crash loses.
+/// Bytes of a segment, and so the loss after a crash.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// A large file being written to a server.
+/// Large file being written to a server.
 pub(super) struct FtpWriter {
     remote: Arc<Remote>,
     full: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct FtpWriter {
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,
     segment_size: u64,
-    /// None where another process has it: this copy can't be continued then.
+    /// Ledger; none if another process has it: this copy can't be continued then.
     ledger: Mutex<Option<Ledger>>,
 }
 
@@ -46,14 +46,14 @@ fn unnoted(path: &std::path::Path, cause: std::io::Error) -> Error {
     Error::io("note an unfinished copy in", path.to_string_lossy(), cause)
 }
 
-/// Takes over what another machine noted.
+/// Adopts the note of another machine.
 pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -> Result<()> {
     let path = ledger_path(remote, full, spec);
     Ledger::adopt(&path, &spec.identity(), note).map_err(|cause| unnoted(&path, cause))
 }
 
 impl FtpWriter {
-    /// Continues the unfinished copy of the same source, or starts one.
+    /// Continues the unfinished copy of this source, or starts one.
     pub(super) async fn start(remote: Arc<Remote>, full: Vec<u8>, spec: &FileSpec) -> Result<Self> {
         let path = ledger_path(&remote, &full, spec);
         let claim = Claim::take(&path).map_err(|cause| unnoted(&path, cause))?;
@@ -79,7 +79,7 @@ impl FtpWriter {
         let partial = remote.partial(&full, &head.token);
         let kept = still_held(&remote, &partial, spec.size, noted).await?;
         if kept.is_empty() {
-            // The first segment makes it anew; what is left of another copy must not count.
+            // The first segment creates it anew; leftovers of another copy must not count.
             remote.remove(&partial).await?;
         }
         let ledger = claim.map(|claim| claim.start(&head, &kept));
@@ -160,8 +160,8 @@ impl FtpWriter {
     }
 }
 
-/// The noted segments from the first on that the server's file holds, read back: the note alone may
-/// be of a file that was lost.
+/// Returns the noted segments, from the first on, that the server's file holds. They are read back:
+/// the note alone may belong to a lost file.
 async fn still_held(
     remote: &Arc<Remote>,
     partial: &[u8],

@@ -1,4 +1,4 @@
-//! Further connections that carry one stream over the segment between two gateways.
+//! Braids: further connections that carry one stream over the segment between two gateways.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -10,20 +10,20 @@ use super::{
 use crate::{Result, clock};
 use tokio::net::TcpStream;
 
-/// Connections that carry one stream over one segment, at most. So many at 60 ms and 0.1 % loss give CUBIC some 120
-/// Mbit/s; what needs more of them needs another congestion control.
+/// Most connections that carry one stream over one segment. At 60 ms and 0.1 % loss this number
+/// gives CUBIC some 120 Mbit/s; a path that needs more of them needs another congestion control.
 pub const CONNECTIONS_MAX: u8 = 16;
-/// The header that says how many may, in question and answer.
+/// Header with the number of allowed connections, in request and answer.
 pub const CONNECTIONS_HEADER: &str = "Posthaste-Connections";
-/// The header of the answer with the name under which others join.
+/// Header of the answer with the name under which others join.
 pub(crate) const BRAID_HEADER: &str = "Posthaste-Braid";
 
-/// What a gateway calls a stream that several connections carry: random, so that nobody guesses it.
+/// Gateway's name of a stream that several connections carry: random, so that it can't be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BraidId([u8; 16]);
 
 impl BraidId {
-    /// A name of these bytes, which must be random.
+    /// Creates a name of these bytes, which must be random.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -42,7 +42,7 @@ impl fmt::Debug for BraidId {
     }
 }
 
-/// It is no name of a braid: 32 hexadecimal digits in lower case.
+/// Error for a text that is not the name of a braid: 32 hexadecimal digits in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoBraid;
 
@@ -59,17 +59,17 @@ impl FromStr for BraidId {
     }
 }
 
-/// What a gateway says of a stream that several connections may carry.
+/// Gateway's description of a stream that several connections may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Braid {
-    /// Its name.
+    /// Name of the braid.
     pub id: BraidId,
-    /// Connections in all, the first among them: 2 to [`CONNECTIONS_MAX`].
+    /// Connections in all, including the first: 2 to [`CONNECTIONS_MAX`].
     pub connections: u8,
 }
 
 impl Braid {
-    /// The headers of an answer that offer it.
+    /// Returns the headers of an answer that offer it.
     #[must_use]
     pub fn headers(&self) -> String {
         format!(
@@ -78,7 +78,7 @@ impl Braid {
         )
     }
 
-    /// What the headers of an answer offer.
+    /// Parses the offer in the headers of an answer.
     pub(super) fn of(headers: &[httparse::Header<'_>]) -> Option<Self> {
         let value = |name: &str| {
             let mut all = headers.iter();
@@ -93,11 +93,11 @@ impl Braid {
     }
 }
 
-/// Opens the connection of this number, from 1 on, of a braid: to the machine at the other end of the first. What
-/// came behind the answer is the second.
+/// Opens the connection of this number, from 1 on, of a braid: to the machine at the other end of
+/// the first. The second value holds the bytes after the answer.
 ///
 /// # Errors
-/// Those of [`connect`], and what the gateway refuses.
+/// Errors of [`connect`], and refusals of the gateway.
 pub async fn join(
     hop: &Hop,
     address: IpAddr,

@@ -1,4 +1,4 @@
-//! Connects straight, or through gateways by HTTP CONNECT.
+//! Connections, direct or through gateways by HTTP CONNECT.
 
 use std::{
     io,
@@ -24,33 +24,34 @@ use crate::{Error, ErrorKind, Locus, Result, clock};
 
 /// Longest head of a request or an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// One address gets this long to answer, and so does the resolver.
+/// Timeout of one address, and of the resolver.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Addresses of one name that are tried.
+/// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// A gateway gets this long to reach what it was asked for, which may lie behind further ones.
+/// Timeout of a gateway that connects to the target, which may lie behind further ones.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection on which nothing passes is asked whether it lives after this time, and is given up after four.
+/// Idle time after which a connection is probed; it is given up after four times as long.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// Gateways on one way.
+/// Most gateways on one route.
 pub const HOPS_MAX: usize = 8;
 
-/// How the TCP of one segment is set up.
+/// TCP settings of one segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The kernel's name of a congestion control, such as `bbr` or `cubic`; the machine's own without.
+    /// Kernel's name of a congestion control, such as `bbr` or `cubic`; the machine's default if
+    /// absent.
     pub congestion: Option<String>,
-    /// Bytes the kernel may hold for each direction: rate times round trip of the segment. Without it the kernel finds
-    /// out, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
+    /// Bytes that the kernel may hold for each direction: rate times round trip of the segment. If
+    /// absent, the kernel adapts, up to `net.ipv4.tcp_wmem` and `tcp_rmem`.
     pub buffer: Option<Bytes>,
 }
 
-/// The next gateway, and what opens it.
+/// Next gateway, and the secret for it.
 #[derive(Clone)]
 pub struct Hop {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: Target,
-    /// Its secret.
+    /// Secret of the gateway.
     pub secret: [u8; 32],
 }
 
@@ -60,17 +61,17 @@ impl std::fmt::Debug for Hop {
     }
 }
 
-/// One of several ways to a place.
+/// Route to a place.
 #[derive(Debug, Clone)]
 pub struct Way {
-    /// What people call it: the names of its gateways, or `straight`.
+    /// Name for people: the names of its gateways, or `straight`.
     pub name: String,
-    /// Its gateways, the nearest first; the straight one has none.
+    /// Gateways, the nearest first; none on the direct route.
     pub hops: Vec<Hop>,
 }
 
 impl Way {
-    /// Without gateways.
+    /// Creates the direct route.
     #[must_use]
     pub fn straight() -> Self {
         Self {
@@ -80,10 +81,10 @@ impl Way {
     }
 }
 
-/// Sets up the TCP of a segment. What the kernel does not offer was refused at the start.
+/// Sets up the TCP of a segment. Settings that the kernel does not offer were refused at the start.
 ///
 /// # Errors
-/// The operating system's.
+/// The operating system's error.
 pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
@@ -94,7 +95,7 @@ pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
         socket.set_tcp_congestion(congestion.as_bytes())?;
     }
     if let Some(buffer) = segment.buffer {
-        // The kernel doubles what it is told, for its own bookkeeping.
+        // The kernel doubles this value for its own bookkeeping.
         let bytes = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(bytes)?;
         socket.set_recv_buffer_size(bytes)?;
@@ -102,7 +103,7 @@ pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The addresses of a host, each a canonical one.
+/// Resolves a host to its addresses, each a canonical one.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`].
@@ -127,7 +128,7 @@ async fn connect_to(address: SocketAddr, segment: &Segment) -> Result<TcpStream>
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // Before it connects: the window's scale is agreed on then.
+        // Before the connection, since the window's scale is negotiated then.
         tune(SockRef::from(&socket), segment)?;
         std::io::Result::Ok(socket)
     };
@@ -142,7 +143,7 @@ async fn connect_to(address: SocketAddr, segment: &Segment) -> Result<TcpStream>
 /// Connects to the first of the addresses that answers.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`], of the last.
+/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`], of the last address.
 pub async fn connect(
     target: &Target,
     addresses: &[IpAddr],
@@ -162,10 +163,10 @@ pub async fn connect(
     }))
 }
 
-/// Reads on from `read` to the empty line. What came behind it is the second.
+/// Reads on from `read` to the empty line. The second value holds the bytes after it.
 ///
 /// # Errors
-/// When it breaks, ends before that, or is longer than 8 KiB.
+/// Fails if the connection breaks, ends before that, or the head is longer than 8 KiB.
 pub async fn read_head(
     stream: &mut TcpStream,
     mut read: Vec<u8>,
@@ -187,34 +188,35 @@ pub async fn read_head(
     }
 }
 
-/// What a gateway is asked for.
+/// Request to a gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct Passage<'a> {
-    /// Where to.
+    /// Target of the stream.
     pub target: &'a Target,
-    /// The gateways it came over.
+    /// Gateways that it came through.
     pub path: &'a [String],
-    /// What it is to be one of the streams of.
+    /// Reservation to which the stream is to belong.
     pub reservation: Option<&'a Reserved>,
-    /// Connections that may carry it on the segment to that gateway; a gateway that does not know of such carries it with one.
+    /// Connections that may carry it on the segment to that gateway; a gateway without braids uses
+    /// one.
     pub connections: u8,
 }
 
-/// A stream that a gateway opened.
+/// Stream that a gateway opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// The connection that leads there.
+    /// Connection that leads there.
     pub stream: TcpStream,
-    /// What came behind the answer.
+    /// Bytes after the answer.
     pub early: Vec<u8>,
-    /// Others may join this connection; what passes is in the frames of a braid then.
+    /// Braid that others may join; bytes are then in its frames.
     pub braid: Option<Braid>,
 }
 
-/// Asks a gateway, over a connection that leads to it, for the way to a target.
+/// Asks a gateway, over a connection that leads to it, for a stream to a target.
 ///
 /// # Errors
-/// Those of [`connect_through`].
+/// Errors of [`connect_through`].
 pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<Opened> {
     let target = passage.target;
     let token = mint(
@@ -239,12 +241,12 @@ pub async fn ask(stream: TcpStream, hop: &Hop, passage: &Passage<'_>) -> Result<
     Ok(Opened {
         stream,
         early,
-        // What nobody asked for is not understood either.
+        // An offer that was not requested is ignored.
         braid: braid.filter(|_| passage.connections > 1),
     })
 }
 
-/// Sends a head without its empty line, and reads the answer. The braid is what it says of one.
+/// Sends a head without its empty line, and reads the answer with the braid it offers, if any.
 pub(super) async fn exchange(
     mut stream: TcpStream,
     gateway: &Target,
@@ -284,20 +286,21 @@ pub(super) async fn exchange(
     Err(failed(kind).cause(said))
 }
 
-/// Connects to `target` through gateways, the nearest first; straight without any.
+/// Connects to `target` through gateways, the nearest first; directly without any.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; what a gateway refuses:
-/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`], [`ErrorKind::Conflict`] for a loop.
+/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network. Refusals of a gateway:
+/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Unauthenticated`], [`ErrorKind::Busy`],
+/// [`ErrorKind::Conflict`] for a loop.
 pub async fn connect_through(hops: &[Hop], target: &Target) -> Result<(TcpStream, Vec<u8>)> {
     connect_reserved(hops, target, None).await
 }
 
-/// Connects as [`connect_through`] does, as one of a reservation's streams at each gateway that reserves.
+/// Connects like [`connect_through`], as a stream of a reservation at each gateway that reserves.
 ///
 /// # Errors
-/// Those of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a gateway doesn't know, unless
-/// it is optional.
+/// Errors of [`connect_through`]; [`ErrorKind::PermissionDenied`] also for a reservation that a
+/// gateway doesn't know, unless it is optional.
 pub async fn connect_reserved(
     hops: &[Hop],
     target: &Target,

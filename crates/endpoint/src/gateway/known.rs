@@ -1,4 +1,4 @@
-//! The gateways somebody knows: `gateways.toml`.
+//! Known gateways: `gateways.toml`.
 
 use std::{
     collections::BTreeMap,
@@ -16,25 +16,25 @@ use crate::{
 
 /// Longest file read, in bytes: people write it by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What stands between the gateways of a way in its name.
+/// Separator of the gateways in a route's name.
 const BETWEEN_GATEWAYS: &str = " > ";
-/// Ways to one place beside the straight one.
+/// Most routes to one place beside the direct one.
 const WAYS_MAX: usize = 4;
 
-/// One gateway as it is written.
+/// Gateway as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
     address: String,
     secret_file: PathBuf,
-    /// The gateway it lies behind, by name.
+    /// Name of the gateway behind which it lies.
     via: Option<String>,
-    /// Which places posthaste's own transfers reach by it.
+    /// Places that posthaste's own transfers reach through it.
     #[serde(default)]
     to: Vec<String>,
 }
 
-/// Gateways by name. Their secrets are read when a way is asked for.
+/// Gateways by name. Their secrets are read when a route is requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gateways {
     by_name: BTreeMap<String, Known>,
@@ -43,7 +43,7 @@ pub struct Gateways {
 }
 
 impl Gateways {
-    /// None, as a file that is not there tells them.
+    /// Creates an empty set, as for a missing file.
     #[must_use]
     pub fn none(file: PathBuf) -> Self {
         Self {
@@ -58,10 +58,11 @@ impl Gateways {
         self.by_name.is_empty()
     }
 
-    /// Reads them from a TOML file; secrets are named relative to it.
+    /// Reads them from a TOML file; paths of secrets are relative to it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] and the other ones of reading; [`ErrorKind::Invalid`] where it makes no sense.
+    /// [`ErrorKind::NotFound`] and other errors of reading; [`ErrorKind::Invalid`] for an invalid
+    /// file.
     pub fn read(file: &Path) -> Result<Self> {
         let shown = file.display().to_string();
         let invalid = |cause: String| {
@@ -93,10 +94,10 @@ impl Gateways {
         Ok(gateways)
     }
 
-    /// The gateways on the way to and over the one of this name, the nearest first.
+    /// Returns the gateways of the route over the one of this name, the nearest first.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when there is none of this name; those of reading a secret.
+    /// [`ErrorKind::Invalid`] if there is none of this name; errors of reading a secret.
     pub fn hops(&self, name: &str) -> Result<Vec<Hop>> {
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let chain = self.chain(name)?.into_iter();
@@ -110,11 +111,11 @@ impl Gateways {
             .collect()
     }
 
-    /// The ways to a place that the file says are to be taken, in the order of the gateways' names, the straight one
-    /// last. A place is judged as it is named: names are not looked up.
+    /// Returns the routes to a place that the file prescribes, in the order of the gateways' names,
+    /// the direct one last. Rules apply to the place as it is named: names are not resolved.
     ///
     /// # Errors
-    /// Those of [`Self::hops`].
+    /// Errors of [`Self::hops`].
     pub fn ways_to(&self, target: &Target) -> Result<Vec<Way>> {
         let mut ways = Vec::new();
         for (name, to) in &self.to {
@@ -129,19 +130,20 @@ impl Gateways {
         Ok(ways)
     }
 
-    /// The same to a relay. Straight alone where no gateway can lead to a host of such a name.
+    /// Returns the routes to a relay. Only the direct one if no gateway can lead to a host of such
+    /// a name.
     ///
     /// # Errors
-    /// Those of [`Self::ways_to`] and of an address that makes no sense.
+    /// Errors of [`Self::ways_to`] and of an invalid address.
     pub fn ways_to_relay(&self, address: &RelayAddress) -> Result<Vec<Way>> {
         let (host, port) = address.host_and_port()?;
         self.ways_to_host(&host, port)
     }
 
-    /// The same to a port of a host, by name or address without brackets.
+    /// Returns the routes to a port of a host, by name or address without brackets.
     ///
     /// # Errors
-    /// Those of [`Self::ways_to`].
+    /// Errors of [`Self::ways_to`].
     pub fn ways_to_host(&self, host: &str, port: u16) -> Result<Vec<Way>> {
         match Host::read(host) {
             Some(host) => self.ways_to(&Target { host, port }),
@@ -149,7 +151,7 @@ impl Gateways {
         }
     }
 
-    /// Whether the gateway of this name lies on a way to a relay that the file says is to be taken.
+    /// Returns whether the gateway of this name lies on a prescribed route to a relay.
     #[must_use]
     pub fn leads_to_relay(&self, name: &str, address: &RelayAddress) -> bool {
         let place = address.host_and_port().ok();
@@ -163,18 +165,18 @@ impl Gateways {
         leading.any(|(last, _)| self.names_to(last).contains(&name))
     }
 
-    /// Whether a way, by its name, leads through the gateway of this name.
+    /// Returns whether a route, by its name, leads through the gateway of this name.
     #[must_use]
     pub fn passes(way: &str, gateway: &str) -> bool {
         way.split(BETWEEN_GATEWAYS).any(|passed| passed == gateway)
     }
 
-    /// The gateways on the way over the one of this name, as a person writes them.
+    /// Returns the gateways of the route over the one of this name, as a person writes them.
     fn way_name(&self, name: &str) -> String {
         self.names_to(name).join(BETWEEN_GATEWAYS)
     }
 
-    /// The names of the gateways on the way over the one of this name, the nearest first.
+    /// Returns the names of the gateways of the route over the one of this name, the nearest first.
     fn names_to<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
         let mut names = vec![name];
         // Loops were refused when the file was read.

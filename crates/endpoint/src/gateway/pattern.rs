@@ -1,14 +1,15 @@
-//! Which places a rule is about.
+//! Places to which a rule applies.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use super::target::{Host, Target, split_port};
 use crate::{Error, ErrorKind};
 
-/// Places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`, `[2001:db8::/32]:443`, `*:443`.
+/// Pattern of places: `dtn.example.org:22`, `*.example.org:*`, `10.2.0.0/16:2000-2100`,
+/// `[2001:db8::/32]:443`, `*:443`.
 ///
-/// `*` and names mean no loopback and no link-local address, whatever a name resolves to: those are only
-/// meant where a rule writes them as addresses. What listens there trusts its own machine.
+/// `*` and names match no loopback and no link-local address, whatever a name resolves to: only
+/// rules that write such addresses match them. Services on them trust their own machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     hosts: Hosts,
@@ -19,15 +20,15 @@ pub struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Hosts {
     All,
-    /// Names that end with this, which starts with a dot.
+    /// Names with this suffix, which starts with a dot.
     Below(String),
     Name(String),
-    /// Addresses whose first bits are those of this one.
+    /// Addresses with this prefix, of so many bits.
     Network(IpAddr, u8),
 }
 
 impl Pattern {
-    /// Whether it is about this place by its name, or, where that is an address, by that.
+    /// Returns whether it matches this place by its name or, for an address, by that.
     #[must_use]
     pub fn is_about(&self, target: &Target) -> bool {
         match &target.host {
@@ -36,13 +37,13 @@ impl Pattern {
         }
     }
 
-    /// Whether it is about an address as such.
+    /// Returns whether it matches an address.
     #[must_use]
     pub fn is_about_address(&self, address: IpAddr, port: u16) -> bool {
         self.has_port(port) && self.hosts.has_address(address.to_canonical())
     }
 
-    /// Whether it is about addresses, so that a name has to be resolved to tell.
+    /// Returns whether it is about addresses, so that a name has to be resolved first.
     #[must_use]
     pub fn is_of_addresses(&self) -> bool {
         matches!(self.hosts, Hosts::Network(..))
@@ -63,7 +64,7 @@ impl From<&Target> for Pattern {
 }
 
 impl Hosts {
-    /// One host.
+    /// Creates the pattern of one host.
     fn of(host: Host) -> Self {
         match host {
             Host::Name(name) => Self::Name(name),
@@ -93,7 +94,8 @@ impl Hosts {
     }
 }
 
-/// Whether an address means the gateway's own machine, its link (where clouds keep their credentials), or nobody.
+/// Returns whether an address means the gateway's own machine, its link (on which clouds serve
+/// their credentials), or no host.
 #[must_use]
 pub fn is_of_this_machine(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -103,7 +105,7 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
                 || address.is_unspecified()
                 || address.is_broadcast()
                 || address.is_multicast()
-                // "This network", which some kernels take for loopback.
+                // "This network", which some kernels treat as loopback.
                 || address.octets()[0] == 0
         }
         IpAddr::V6(address) => {
@@ -115,7 +117,7 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
     }
 }
 
-/// How many first bits two addresses share, if they are of one family.
+/// Returns the number of leading bits that two addresses share, if they are of one family.
 fn shared_bits(one: IpAddr, other: IpAddr) -> Option<u32> {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => {

@@ -1,23 +1,23 @@
-//! The reservation at gateways that a stream belongs to, as it is named there.
+//! Reservation at gateways to which a stream belongs, as it is named there.
 
 use std::{fmt, str::FromStr};
 
 use crate::{Error, ErrorKind};
 
-/// The longest name of a reservation, in bytes.
+/// Longest name of a reservation, in bytes.
 const RESERVATION_BYTES_MAX: usize = 64;
-/// Behind the name where the stream may go without.
+/// Suffix of the name if the stream may do without the reservation.
 const OPTIONAL: &str = "optional";
 
-/// Whether something can be the name of a reservation at a gateway.
+/// Returns whether a text can be the name of a reservation at a gateway.
 #[must_use]
 pub fn is_reservation(text: &str) -> bool {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=RESERVATION_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_sound)
 }
 
-/// The reservation that a stream is to be one of the streams of, at each gateway on its way that reserves. Its text is the
-/// header `Posthaste-Reservation`: `night-7`, or `night-7; optional`.
+/// Reservation to which a stream is to belong, at each gateway on its route that reserves. Its text
+/// is the header `Posthaste-Reservation`: `night-7`, or `night-7; optional`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserved {
     id: String,
@@ -25,18 +25,19 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// No stream without it: a gateway that reserves and does not know it refuses.
+    /// Requires the reservation: a gateway that reserves and does not know it refuses the stream.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
+    /// [`ErrorKind::Invalid`] if it can't be the name of a reservation.
     pub fn required(id: impl Into<String>) -> Result<Self, Error> {
         Self::read(id.into(), false)
     }
 
-    /// A gateway that does not know it, or can't do what it asks, carries the stream all the same, at best effort.
+    /// Prefers the reservation: a gateway that does not know it, or can't honour it, carries the
+    /// stream at best effort.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
+    /// [`ErrorKind::Invalid`] if it can't be the name of a reservation.
     pub fn optional(id: impl Into<String>) -> Result<Self, Error> {
         Self::read(id.into(), true)
     }
@@ -49,13 +50,13 @@ impl Reserved {
         Err(error.cause("an id is 1 to 64 letters, digits, dots, dashes or underlines"))
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether the stream goes without it where it has to.
+    /// Returns whether the stream may do without it.
     #[must_use]
     pub const fn is_optional(&self) -> bool {
         self.is_optional

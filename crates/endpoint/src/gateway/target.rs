@@ -1,23 +1,23 @@
-//! Where a stream is to go.
+//! Targets of streams.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use crate::{Error, ErrorKind};
 
-/// The longest host name DNS has.
+/// Longest host name of DNS.
 const NAME_BYTES_MAX: usize = 253;
 
-/// A host by name or address.
+/// Host by name or address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A name, in lower case, resolved by the last gateway.
+    /// Name, in lower case, resolved by the last gateway.
     Name(String),
-    /// An address. IPv4 addresses are never written as IPv6 here, so that rules can't be got around.
+    /// Address. IPv4 addresses are never written as IPv6 here, so that rules can't be evaded.
     Address(IpAddr),
 }
 
 impl Host {
-    /// Reads a name or an address without brackets; `None` for what is neither.
+    /// Parses a name or an address without brackets; `None` for other texts.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if let Ok(address) = text.parse::<IpAddr>() {
@@ -35,7 +35,7 @@ impl Host {
     }
 }
 
-/// Whether a resolver could take the last label of a name for part of an address.
+/// Returns whether a resolver could read the last label of a name as part of an address.
 fn is_numeric(label: &str) -> bool {
     let digits = label.strip_prefix("0x").or(label.strip_prefix("0X"));
     digits.map_or_else(
@@ -44,12 +44,12 @@ fn is_numeric(label: &str) -> bool {
     )
 }
 
-/// A host and a port: `dtn.example.org:22`, `10.1.2.3:443`, `[2001:db8::1]:80`.
+/// Host and port: `dtn.example.org:22`, `10.1.2.3:443`, `[2001:db8::1]:80`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// The host.
+    /// Host.
     pub host: Host,
-    /// The TCP port.
+    /// TCP port.
     pub port: u16,
 }
 

@@ -1,28 +1,31 @@
-//! What opens a gateway: `pg1.EXPIRY.PLACE.MAC`, where MAC is the BLAKE3 keyed hash, under the gateway's secret, of
-//! everything before it, and PLACE is `*` or the hash of the one target it is good for.
+//! Tokens for a gateway: `pg1.EXPIRY.PLACE.MAC`. MAC is the BLAKE3 keyed hash, under the gateway's
+//! secret, of everything before it. PLACE is `*` or the hash of the only target for which it is
+//! valid.
 //!
-//! Streams pass in whatever protection they bring along, so tokens can be seen on their way. Those that our own
-//! programs and gateways show are good for one target and two minutes: who reads one can go where its owner just went.
+//! Streams only have their own protection, so tokens can be read in transit. Tokens of our own
+//! programs and gateways are valid for one target and two minutes: a reader can only go where its
+//! owner just went.
 //!
-//! A further connection of a braid shows `pj1.EXPIRY.BRAID.NUMBER.MAC`: good for that one connection of that one stream, so
-//! that who reads it can join nothing.
+//! A further connection of a braid shows `pj1.EXPIRY.BRAID.NUMBER.MAC`. It is valid for that one
+//! connection of that one stream, so that its reader can join nothing.
 
 use super::{BraidId, Target};
 
-/// How long a token made for one stream is good, in seconds. Clocks may differ by a minute.
+/// Lifetime of a token made for one stream, in seconds. Clocks may differ by a minute.
 pub const TOKEN_LIFETIME_S: u64 = 120;
 
-/// Hexadecimal digits of a place: collisions of 64 bits would only let one through to where its owner is allowed.
+/// Hexadecimal digits of a place: a collision of 64 bits would only admit a client to places
+/// allowed to its owner.
 const PLACE_DIGITS: usize = 16;
 
-/// Why a token is not taken.
+/// Reason for not accepting a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is no token, or was made with another secret.
+    /// Not a token, or made with another secret.
     Forged,
-    /// It was good until a time that has passed.
+    /// Expired.
     Expired,
-    /// It is good, but for another place.
+    /// Valid, but for another place.
     Elsewhere,
 }
 
@@ -30,7 +33,8 @@ fn place_of(target: &Target) -> String {
     blake3::hash(target.to_string().as_bytes()).to_hex()[..PLACE_DIGITS].to_owned()
 }
 
-/// Makes a token that is good until `expires_unix_s`, for one target or for all that its gateway allows.
+/// Makes a token that is valid until `expires_unix_s`, for one target or for all that its gateway
+/// allows.
 #[must_use]
 pub fn mint(secret: &[u8; 32], target: Option<&Target>, expires_unix_s: u64) -> String {
     let place = target.map_or_else(|| "*".to_owned(), place_of);
@@ -39,7 +43,7 @@ pub fn mint(secret: &[u8; 32], target: Option<&Target>, expires_unix_s: u64) -> 
     format!("{claims}.{}", mac.to_hex())
 }
 
-/// Makes a token that is good until `expires_unix_s` for the connection of this number of a braid.
+/// Makes a token that is valid until `expires_unix_s` for the connection of this number of a braid.
 #[must_use]
 pub fn mint_for_joining(
     secret: &[u8; 32],
@@ -52,10 +56,11 @@ pub fn mint_for_joining(
     format!("{claims}.{}", mac.to_hex())
 }
 
-/// What a token is good for joining: a braid, and the number of a connection. In constant time, as [`verify`].
+/// Returns the braid and the number of the connection that a token is valid for. In constant time,
+/// like [`verify`].
 ///
 /// # Errors
-/// Why it is not good.
+/// The reason for not accepting it.
 pub fn verify_for_joining(
     secret: &[u8; 32],
     token: &str,
@@ -73,7 +78,7 @@ pub fn verify_for_joining(
     Ok((braid, number.parse().map_err(|_| Refusal::Forged)?))
 }
 
-/// What a token says, if it was made with this secret.
+/// Returns the claims of a token, if it was made with this secret.
 fn claims_of<'a>(secret: &[u8; 32], token: &'a str) -> Result<&'a str, Refusal> {
     let (claims, mac) = token.rsplit_once('.').ok_or(Refusal::Forged)?;
     let mac = blake3::Hash::from_hex(mac).map_err(|_| Refusal::Forged)?;
@@ -84,11 +89,11 @@ fn claims_of<'a>(secret: &[u8; 32], token: &'a str) -> Result<&'a str, Refusal> 
     Ok(claims)
 }
 
-/// Checks that a token opens the way to `target`; without one, that it is good at all. The time this takes does
-/// not depend on how much of a forged code is right.
+/// Checks that a token allows streams to `target`; without one, that it is valid at all. The time
+/// this takes does not depend on how much of a forged code is right.
 ///
 /// # Errors
-/// Why it is not good.
+/// The reason for not accepting it.
 pub fn verify(
     secret: &[u8; 32],
     token: &str,
@@ -109,7 +114,8 @@ pub fn verify(
     }
 }
 
-/// Whether a token, which is good, is so for all places: one of a single stream is seen on its way and may decide nothing.
+/// Returns whether a valid token is for all places: that of a single stream can be read in transit
+/// and may decide nothing.
 #[must_use]
 pub fn is_for_all(token: &str) -> bool {
     token.split('.').nth(2) == Some("*")

@@ -1,4 +1,4 @@
-//! The ways to a place, and how they do: straight, or through gateways.
+//! Routes to a place, and their state: direct, or through gateways.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -18,10 +18,11 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// Each segment of a way that can be used at all opens within this, even on the far side of the world.
+/// Timeout of each segment of a route: a usable one opens within this, even on the far side of the
+/// world.
 const SEGMENT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Ways to one place, and how they do.
+/// Routes to one place, and their state.
 #[derive(Debug)]
 pub(crate) struct Ways {
     all: Vec<Way>,
@@ -46,37 +47,37 @@ impl Ways {
         self.since.elapsed()
     }
 
-    /// The gateways of a way.
+    /// Returns the gateways of a route.
     pub(crate) fn hops(&self, way: usize) -> &[Hop] {
         self.all.get(way).map_or(&[], |way| way.hops.as_slice())
     }
 
-    /// Their names, in their order.
+    /// Returns their names, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.all.iter().map(|way| way.name.clone()).collect()
     }
 
-    /// Wants this one before all others from now on.
+    /// Prefers this route from now on.
     pub(crate) fn want(&self, way: usize) {
         self.order().want(way);
     }
 
-    /// Whether any of them goes through gateways.
+    /// Returns whether any of them goes through gateways.
     pub(crate) fn has_gateways(&self) -> bool {
         self.all.iter().any(|way| !way.hops.is_empty())
     }
 
-    /// The one that the next connection would take.
+    /// Returns the route that the next connection would take.
     pub(crate) fn first(&self) -> Option<usize> {
         self.order().first(self.now())
     }
 
-    /// Those to try, one after the other.
+    /// Returns the routes to try, in order.
     pub(crate) fn to_try(&self) -> Vec<usize> {
         self.order().order(self.now())
     }
 
-    /// Whether the next connection would take this one.
+    /// Returns whether the next connection would take this route.
     pub(crate) fn is_first(&self, way: usize) -> bool {
         self.first() == Some(way)
     }
@@ -90,8 +91,8 @@ impl Ways {
     }
 }
 
-/// Connects to `host` through gateways, as one of a reservation's streams there. Also tells how long that took: no less than
-/// one time over the whole way and back.
+/// Connects to `host` through gateways, as a stream of a reservation there. Also returns the time
+/// it took: no less than one round trip over the whole path.
 pub(crate) async fn connect_by(
     hops: &[Hop],
     host: &str,
@@ -99,7 +100,7 @@ pub(crate) async fn connect_by(
     reservation: Option<&Reserved>,
 ) -> Result<(TcpStream, Duration)> {
     let unreachable = |cause: Error| {
-        // What a gateway refuses says nothing about the place.
+        // A refusal of a gateway says nothing about the place.
         let kind = match cause.is_temporary() {
             true => cause.kind(),
             false => ErrorKind::Unreachable,

@@ -1,4 +1,4 @@
-//! Tells who waits for a cap, so that nobody takes the wait for a stalled connection.
+//! Excuses for waits for a cap, so that they are not mistaken for a stalled connection.
 
 use std::{
     future::Future,
@@ -12,31 +12,30 @@ tokio::task_local! {
     static CURRENT: Excuse;
 }
 
-/// Whether one attempt to move bytes waits for a cap. Clones are of the same attempt.
+/// Flag that one attempt to move bytes waits for a cap. Clones belong to the same attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Excuse {
     waits: Arc<AtomicUsize>,
 }
 
-/// A wait that ends when this is dropped.
+/// Wait that ends when this is dropped.
 pub(super) struct Waiting {
     excuse: Excuse,
 }
 
 impl Excuse {
-    /// Runs an attempt: requests it makes and streams it opens are excused by this while they
-    /// wait.
+    /// Runs an attempt: its requests and streams are excused by this while they wait.
     pub async fn cover<F: Future>(&self, attempt: F) -> F::Output {
         CURRENT.scope(self.clone(), attempt).await
     }
 
-    /// Whether something waits for a cap now.
+    /// Returns whether something waits for a cap now.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.waits.load(Relaxed) > 0
     }
 
-    /// That of the attempt this is called in, or one nobody looks at.
+    /// Returns the excuse of the calling attempt, or an unused one.
     pub(super) fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }

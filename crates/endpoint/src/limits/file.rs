@@ -1,4 +1,4 @@
-//! Files and listings of an endpoint that is held to caps.
+//! Files and listings of an endpoint under caps.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,15 +12,16 @@ use crate::{
     outgoing::Outgoing,
 };
 
-/// A stream that keeps to the rate, and its place until it has given its last byte.
+/// Stream at a limited rate, with its place until its last byte.
 struct Paced {
     body: ByteStream,
-    /// What came and waits for the rate.
+    /// Bytes that arrived and wait for the rate.
     ready: Bytes,
     limits: Limits,
     excuse: Excuse,
     place: Option<Pass>,
-    /// It is read piece by piece, each for a write of its own: it has no place while writes need one.
+    /// True if it is read piece by piece, each for a write of its own: it gives up its place while
+    /// writes need one.
     yields: bool,
     /// Bytes to come.
     left: u64,
@@ -51,8 +52,7 @@ impl Paced {
     }
 }
 
-/// The same bytes at the rate of `limits`; `place` is given back after `bytes` of them, or where it
-/// `yields`.
+/// Paces a stream at the rate of `limits`; `place` is given back after `bytes`, or if it `yields`.
 pub(super) fn paced(
     body: ByteStream,
     limits: Limits,
@@ -74,10 +74,11 @@ pub(super) fn paced(
     }))
 }
 
-/// Longest body taken in, in bytes: what copies borrow memory for, but for the largest segments.
+/// Longest body read into memory, in bytes: the memory budget of copies, except for the largest
+/// segments.
 const TAKEN_IN_MAX: u64 = 256 << 20;
 
-/// Takes a stream of `bytes` in until it ends, so that whoever gives it is done.
+/// Reads a stream of `bytes` into memory to its end, so that its source is done.
 pub(super) async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStream> {
     if bytes > TAKEN_IN_MAX {
         return Err(no_room("write"));
@@ -92,7 +93,7 @@ pub(super) async fn taken_in(mut body: ByteStream, bytes: u64) -> Result<ByteStr
     Ok(outgoing.counted(pieces))
 }
 
-/// A stream would hold the place that who takes its bytes needs.
+/// Returns the error for a stream that would hold the place that its reader needs.
 fn no_room(operation: &'static str) -> Error {
     let subject = "a file that goes in one stream";
     Error::new(ErrorKind::Unsupported, operation, subject)
@@ -103,7 +104,7 @@ fn no_room(operation: &'static str) -> Error {
 pub(super) struct LimitedReader {
     pub(super) inner: Arc<dyn Reader>,
     pub(super) limits: Limits,
-    /// Whether [`Reader::read`] can start anywhere.
+    /// True if [`Reader::read`] can start anywhere.
     pub(super) ranges: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How many streams are open at once: a number that changes while streams are open.
+//! Limit on concurrent streams: a number that changes while streams are open.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -7,16 +7,16 @@ use std::sync::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Lends a changing number of permits, first come, first served.
+/// Semaphore with a changing number of permits, first come, first served.
 #[derive(Debug)]
 pub struct Gate {
     permits: Arc<Semaphore>,
     limit: Mutex<usize>,
-    /// Permits lent out that are not to come back.
+    /// Permits to withhold when they return.
     debt: AtomicUsize,
 }
 
-/// The right to one stream.
+/// Permit for one stream.
 #[derive(Debug)]
 pub struct Pass {
     gate: Arc<Gate>,
@@ -24,7 +24,7 @@ pub struct Pass {
 }
 
 impl Gate {
-    /// A gate that lets `limit` through at once.
+    /// Creates a gate for `limit` streams at once.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -34,13 +34,13 @@ impl Gate {
         })
     }
 
-    /// How many may be out at once.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> usize {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes how many may be out at once. Nobody who is out is called back.
+    /// Changes the limit. Streams in progress continue.
     pub fn set(&self, wanted: usize) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted >= *limit {

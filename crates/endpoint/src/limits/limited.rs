@@ -1,4 +1,4 @@
-//! Any endpoint, held to caps.
+//! Endpoints under caps.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -20,21 +20,21 @@ use crate::{
     unkept::Unkept,
 };
 
-/// An endpoint whose requests and payload keep to [`Limits`].
+/// Endpoint whose requests and payload keep to [`Limits`].
 pub struct Limited {
     inner: Arc<dyn Endpoint>,
     limits: Limits,
 }
 
 impl Limited {
-    /// Holds `inner` to `limits`.
+    /// Applies `limits` to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Endpoint>, limits: Limits) -> Self {
         limits.state.ends.fetch_add(1, Relaxed);
         Self { inner, limits }
     }
 
-    /// Whether several files travel in one request.
+    /// Returns whether several files travel in one request.
     fn bundles(&self) -> bool {
         self.inner.capabilities().bundle_bytes_max > 0
     }
@@ -325,7 +325,7 @@ impl Endpoint for Limited {
         })
     }
 
-    // Signed here: the store is not asked, and what others do with it is theirs.
+    // Signed here without a request to the store; the transfers of others are not limited.
     fn pass<'a>(
         &'a self,
         path: &'a [u8],

@@ -1,4 +1,4 @@
-//! One rate for all who share it, which may change meanwhile.
+//! Common rate of all that share it, which may change at any time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,10 +13,10 @@ use crate::clock;
 /// Most time saved up while nothing was sent: a pause doesn't become a burst.
 const SAVED_UP_MAX: Duration = Duration::from_millis(100);
 
-/// A thread that waits looks this often whether the rate has changed.
+/// Interval at which a waiting thread checks for a changed rate.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// A rate. Clones share it; without one it costs nothing.
+/// Limit on a rate. Clones share it; without a rate it costs nothing.
 #[derive(Debug, Clone)]
 pub struct Throttle {
     state: Arc<State>,
@@ -35,7 +35,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// A throttle that starts with this rate; `None` and zero are no limit.
+    /// Creates a throttle with this rate; `None` and zero are no limit.
     #[must_use]
     pub fn new(rate: Option<ByteRate>) -> Self {
         let (rate, _) = watch::channel(rate.filter(|rate| rate.get() > 0));
@@ -45,7 +45,7 @@ impl Throttle {
         }
     }
 
-    /// Changes the rate. Whoever waits by the old one waits by the new one.
+    /// Changes the rate, for waiting callers too.
     pub fn set(&self, rate: Option<ByteRate>) {
         let rate = rate.filter(|rate| rate.get() > 0);
         self.state.rate.send_if_modified(|now| {
@@ -63,7 +63,7 @@ impl Throttle {
         next.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long to wait before `bytes` go, as the rate is now.
+    /// Returns how long to wait before `bytes` go, at the present rate.
     fn wait_for(&self, bytes: u64) -> Duration {
         let Some(rate) = *self.state.rate.borrow() else {
             return Duration::ZERO;
@@ -86,7 +86,7 @@ impl Throttle {
         }
     }
 
-    /// The same on a thread of its own.
+    /// Waits until `bytes` may go, by blocking this thread.
     pub fn pass_blocking(&self, bytes: u64) {
         let mut rate = self.state.rate.subscribe();
         loop {

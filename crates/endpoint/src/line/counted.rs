@@ -1,4 +1,4 @@
-//! The count of what passes, which tells whether anything moves.
+//! Counted streams, which show whether anything moves.
 
 use std::{
     io,
@@ -12,15 +12,15 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes taken from the kernel at once: one call for many TLS records.
+/// Bytes read from the kernel at once: one call for many TLS records.
 const READ_BYTES: usize = 128 << 10;
 
-/// A stream that reads in large blocks and counts.
+/// Stream that reads in large blocks and counts.
 #[derive(Debug)]
 pub struct Counted<S> {
     stream: S,
     block: Box<[u8]>,
-    /// What of the block was not handed on yet.
+    /// Range of the block not passed on yet.
     filled: std::ops::Range<usize>,
     activity: Arc<AtomicU64>,
 }

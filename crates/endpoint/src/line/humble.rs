@@ -1,4 +1,5 @@
-//! A connection that takes only what others leave: marked so for the network, and paced by what it sees itself.
+//! Connections that use only the rate others leave: marked for the network, and paced by their own
+//! observations.
 
 use posthaste_plan::{fleet::Health, scavenger::Scavenger};
 use posthaste_types::ByteRate;
@@ -6,17 +7,17 @@ use tokio::{net::TcpStream, time::Instant};
 
 use super::kernel;
 
-/// What the kernel may hold unsent: so much of its pace, one in so many of a second…
+/// Share of a second of its pace that the kernel may hold unsent: one in so many…
 const UNSENT_SHARE: u64 = 8;
-/// …but no less and no more than this. Little, so that it soon sees that others have gone.
+/// …but within this range. Little, so that it soon notices that others have gone.
 const UNSENT_BYTES: std::ops::RangeInclusive<u64> = (16 << 10)..=(512 << 10);
 
-/// How such a connection paces itself.
+/// Pacing of such a connection.
 #[derive(Debug)]
 pub(crate) struct Humble {
     began: Instant,
     scavenger: Scavenger,
-    /// Bytes since the last look.
+    /// Bytes since the last adjustment.
     sent: u64,
 }
 
@@ -33,7 +34,7 @@ impl Humble {
         }
     }
 
-    /// After bytes were sent.
+    /// Records that bytes were sent.
     pub(crate) fn wrote(&mut self, count: usize, stream: &TcpStream) {
         self.sent += count as u64;
         let now = self.began.elapsed();
@@ -89,7 +90,7 @@ mod tests {
         let passing = async { tokio::try_join!(sending, far.read_to_end(&mut got)) };
         timeout(Duration::from_secs(600), passing).await??;
         assert_eq!(got.len(), BLOCKS * BLOCK.len());
-        // Nobody else is on loopback: it found more than it began with.
+        // Loopback has no other traffic, so the pace grows.
         assert!(humble.scavenger.pace() > Scavenger::default().pace());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the kernel is told about a connection, and asked.
+//! Socket options and statistics of the kernel.
 
 #![expect(unsafe_code, reason = "no well-kept safe crate has TCP_INFO")]
 
@@ -14,17 +14,17 @@ use posthaste_types::ByteRate;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// What the kernel may hold unsent: enough to keep the wire busy while we encrypt more, little
-/// beside many connections.
+/// Most bytes that the kernel may hold unsent: enough to keep the wire busy during encryption,
+/// little beside many connections.
 const UNSENT_BYTES_MAX: u32 = 512 << 10;
 
-/// A connection on which nothing passes is asked whether it lives after this time.
+/// Idle time after which a connection is probed.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Sets a connection up for bulk data.
 pub(super) fn prepare(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    // Each is an improvement, none a need.
+    // Each is an optional improvement.
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_keepalive(
         &TcpKeepalive::new()
@@ -34,8 +34,8 @@ pub(super) fn prepare(stream: &TcpStream) {
     let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
 }
 
-/// Uses BBR, which keeps its rate where single packets are lost; kernels without it use what they
-/// have. Used already, it begins to estimate anew: its state goes with another's choice.
+/// Uses BBR, which keeps its rate despite single lost packets; kernels without it keep theirs. If
+/// it is already used, it estimates anew, since a change of algorithm discards its state.
 pub(super) fn use_bbr(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let uses_it = socket
@@ -47,10 +47,9 @@ pub(super) fn use_bbr(stream: &TcpStream) {
     let _ = socket.set_tcp_congestion(b"bbr");
 }
 
-/// Lets a connection find its rate from the start, doubling it every round trip, from what it sends
-/// now: it forgets how much it sent when it last lost something. BBR sets the slow start threshold
-/// to infinity when it begins, and whoever comes after it leaves it there. Where BBR is not offered,
-/// nothing changes.
+/// Lets a connection find its rate from the start, doubling it every round trip: it forgets its
+/// rate at the last loss. BBR sets the slow start threshold to infinity when it begins, and its
+/// successor keeps that. Without BBR in the kernel, nothing changes.
 pub(super) fn find_anew(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     if let Ok(before) = socket.tcp_congestion() {
@@ -61,24 +60,25 @@ pub(super) fn find_anew(stream: &TcpStream) {
     }
 }
 
-/// Whether the kernel offers BBR.
+/// Returns whether the kernel offers BBR.
 pub(super) fn has_bbr() -> bool {
     let offered = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     offered.is_ok_and(|offered| offered.split_whitespace().any(|name| name == "bbr"))
 }
 
-/// Lower effort (RFC 8622) as the field of the IP header has it: a network that knows it serves everybody else first.
+/// Lower effort (RFC 8622) in the field of the IP header: a network that knows it serves all other
+/// traffic first.
 const LOWER_EFFORT: u32 = 0b0000_0100;
 
-/// Marks what a connection sends as of the least importance.
+/// Marks a connection's packets as least important.
 pub(super) fn mark_lower_effort(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    // Where it can't be marked, its pace still makes way. One of the two is of the other family.
+    // Without the mark, its pace still makes way. One of the two options is of the other family.
     let _ = socket.set_tos_v4(LOWER_EFFORT);
     let _ = socket.set_tclass_v6(LOWER_EFFORT);
 }
 
-/// Sends no faster than this, and takes no more than some of it at once.
+/// Limits the rate of a connection, and the bytes it buffers.
 pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
     let rate = rate.get();
     let length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or(8);
@@ -95,10 +95,10 @@ pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
     let _ = SockRef::from(stream).set_tcp_notsent_lowat(unsent);
 }
 
-/// What the kernel knows of a connection.
+/// Returns the kernel's statistics of a connection.
 ///
 /// # Errors
-/// When it doesn't tell.
+/// Fails if the kernel doesn't report them.
 pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
     let info = info(stream.as_fd())?;
     Ok(Health {
@@ -109,10 +109,10 @@ pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
     })
 }
 
-/// Bytes of a connection that the other side's kernel said it has.
+/// Returns the bytes of a connection that the other side's kernel has acknowledged.
 ///
 /// # Errors
-/// When the kernel doesn't tell.
+/// Fails if the kernel doesn't report them.
 pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
     info(socket).map(|info| info.tcpi_bytes_acked)
 }

@@ -1,11 +1,12 @@
-//! Which places lie below which.
+//! Containment of places.
 
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Location, Protocol, Server, trim_end_slashes};
 
 impl Location {
-    /// Whether it is `base` or lies below it: the same place, as both are parsed, and no step up on the way.
+    /// Returns whether it is `base` or lies below it: the same place, as both are parsed, with no
+    /// `..` between.
     #[must_use]
     pub fn lies_below(&self, base: &Self) -> bool {
         match (self, base) {
@@ -75,7 +76,7 @@ impl Location {
 }
 
 impl Server {
-    /// The port it is reached at.
+    /// Returns the port at which it is reached.
     pub(crate) fn port(&self) -> u16 {
         self.port.unwrap_or(match self.protocol {
             Protocol::Http | Protocol::WebDav => 80,
@@ -87,7 +88,7 @@ impl Server {
     }
 }
 
-/// Whether `path` is `base` or lies below it, with no step up on the way.
+/// Returns whether `path` is `base` or lies below it, with no `..` between.
 fn is_below(path: &[u8], base: &[u8]) -> bool {
     let base = trim_end_slashes(base);
     let base = if base == b"/" { b"" } else { base };

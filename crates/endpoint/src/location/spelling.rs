@@ -1,16 +1,17 @@
-//! One spelling of each place, whichever way people write it.
+//! Canonical spelling of each place, whichever way people write it.
 
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Location, Server};
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// The port of SSH, where `ssh_config` says nothing else.
+/// Port of SSH, unless `ssh_config` says otherwise.
 const SSH_PORT: u16 = 22;
 
 impl Location {
-    /// Spells the place in one way: hosts in lower case, with their ports, and paths without double slashes and steps up. Two places
-    /// of one spelling are one; links and other names of a host are not seen through.
+    /// Spells the place canonically: hosts in lower case, with their ports, and paths without
+    /// double slashes and `..`. Two places of one spelling are one; links and other names of a host
+    /// are not resolved.
     #[must_use]
     pub fn spelling(&self) -> String {
         let ssh = |user: &Option<String>, host: &str, port: Option<u16>, path: &[u8]| {
@@ -22,7 +23,7 @@ impl Location {
             if path.starts_with(b"/") {
                 return format!("{place}{}", plain(path));
             }
-            // A path that begins at home is another one for each user.
+            // A path that begins at home differs for each user.
             let user = user.as_deref().unwrap_or_default();
             format!("{place}/~{user}{}", plain(path))
         };
@@ -48,7 +49,8 @@ impl Location {
 }
 
 impl Location {
-    /// Fails for a place in a bucket whose key has a step in it: some stores take that as a step, and others as a name.
+    /// Fails for a place in a bucket whose key contains `.` or `..`: some stores treat that as a
+    /// step, and others as a name.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`].
@@ -73,7 +75,7 @@ impl Server {
     }
 }
 
-/// A path in its shortest spelling, which begins with a slash unless nothing is left of it.
+/// Returns the shortest spelling of a path, which begins with a slash unless nothing is left of it.
 fn plain(path: &[u8]) -> String {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|&byte| byte == b'/') {
@@ -87,7 +89,7 @@ fn plain(path: &[u8]) -> String {
     shown.fold(String::new(), |path, name| path + "/" + &name)
 }
 
-/// A key as it is where a store keeps objects as files, and takes its steps.
+/// Resolves the steps of a key, as a store that keeps objects as files does.
 fn stepped(key: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in key.split('/') {
