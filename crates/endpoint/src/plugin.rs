@@ -1,9 +1,9 @@
 //! Stores that other programs reach: a plug-in is a process that speaks a line protocol on its
 //! standard input and output (`docs/reference/plugin-protocol.md`), written in any language.
 //!
-//! One process serves one address, many requests at a time. Nothing it says is believed: lines,
-//! payloads, names and figures have limits, and what breaks them ends the process. Requests under
-//! way then fail as temporary, and the next one starts it anew.
+//! Each process serves one address, many requests at a time. Its output is not trusted: lines,
+//! payloads, names and numbers have limits, and exceeding them ends the process. Requests in
+//! progress then fail as temporary, and the next one restarts it.
 
 mod board;
 mod call;
@@ -44,14 +44,14 @@ use remote::{Remote, attributed, dressed, is_same};
 use session::{Ask, Session, Unstarted};
 use wire::{decode_name, encode_name};
 
-/// How long a plug-in may take.
+/// Timeouts of a plug-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Until it says hello.
+    /// Timeout of its hello.
     pub greeted: Duration,
-    /// Between two messages about a request that waits for it.
+    /// Timeout between two messages about a pending request.
     pub quiet: Duration,
-    /// To end what was cancelled.
+    /// Timeout for ending a cancelled request.
     pub cancelled: Duration,
 }
 
@@ -66,23 +66,23 @@ impl Default for Patience {
     }
 }
 
-/// How a plug-in is started, and what it is told.
+/// Command and settings for starting a plug-in.
 #[derive(Clone)]
 pub struct Launch {
-    /// The scheme of its addresses.
+    /// Scheme of its addresses.
     pub scheme: String,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub command: Vec<OsString>,
-    /// What its users may set, without secrets.
+    /// Settings of its users, without secrets.
     pub settings: Map<String, Value>,
-    /// Credentials: told in its first line, never in arguments or the environment.
+    /// Credentials: sent in its first line, never in arguments or the environment.
     pub profile: BTreeMap<String, String>,
-    /// How long it may take.
+    /// Timeouts.
     pub patience: Patience,
 }
 
 impl Launch {
-    /// How the plug-in for `scheme` is started; `None` when there is none.
+    /// Returns how the plug-in for `scheme` is started; `None` if there is none.
     pub(crate) fn find(scheme: &str, chosen: Option<&Chosen>) -> Result<Option<Self>> {
         let Some(found) = catalog::find(scheme)? else {
             return Ok(None);
@@ -95,10 +95,11 @@ impl Launch {
         Ok(Some(Self::with(found, profile.for_plugin())))
     }
 
-    /// How a configured plug-in is started, with the credentials `plugins.toml` names for it.
+    /// Returns how a configured plug-in is started, with the credentials that `plugins.toml` names
+    /// for it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when there is no such profile; [`ErrorKind::Invalid`] and
+    /// [`ErrorKind::Invalid`] if there is no such profile; [`ErrorKind::Invalid`] and
     /// [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
     pub fn of(plugin: Configured) -> Result<Self> {
         let profile = match &plugin.profile {
@@ -120,10 +121,10 @@ impl Launch {
         }
     }
 
-    /// Starts it just to hear what it is and can do.
+    /// Starts it only to read its description.
     ///
     /// # Errors
-    /// As [`Plugin::open`].
+    /// Errors of [`Plugin::open`].
     pub async fn describe(&self) -> Result<Description> {
         let shown = format!("{}://…", self.scheme);
         let session = Session::start(self, None, &shown)
@@ -138,30 +139,30 @@ impl Launch {
     }
 }
 
-/// What a plug-in says of itself.
+/// Description of a plug-in by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its version.
+    /// Version.
     pub version: String,
-    /// What it can do wherever it is used; at some addresses it may be less.
+    /// Capabilities at any address; at some addresses there may be fewer.
     pub capabilities: Capabilities,
 }
 
-/// What lies behind one address of a plug-in's scheme.
+/// Endpoint behind one address of a plug-in's scheme.
 pub struct Plugin {
     remote: Arc<Remote>,
     capabilities: Capabilities,
 }
 
 impl Plugin {
-    /// Starts the plug-in for `address`, which is what follows `scheme://`.
+    /// Starts the plug-in for `address`, the text after `scheme://`.
     ///
     /// # Errors
-    /// The plug-in's own; the system's when it can't be started; [`ErrorKind::Unsupported`] when it
-    /// speaks another version; [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] when it ends
-    /// or hangs instead of saying hello.
+    /// The plug-in's own errors; the system's if it can't be started; [`ErrorKind::Unsupported`] if
+    /// it speaks another version; [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] if it ends
+    /// or hangs before its hello.
     pub async fn open(launch: Launch, address: Vec<u8>, rules: DraftRules) -> Result<Self> {
         let remote = Remote::open(launch, address, rules).await?;
         Ok(Self {
@@ -177,7 +178,7 @@ impl Plugin {
             .hint("`posthaste endpoints` shows what each one can")
     }
 
-    /// Fails unless the plug-in writes.
+    /// Fails unless the plug-in can write.
     fn writes(&self, doing: Doing, path: &[u8]) -> Result<()> {
         if self.capabilities.writes {
             return Ok(());
@@ -191,7 +192,7 @@ impl Plugin {
         Ok(Box::new(listing))
     }
 
-    /// Makes a request whose answer says nothing.
+    /// Sends a request with an empty answer.
     async fn change(&self, ask: Ask, doing: Doing, path: &[u8]) -> Result<()> {
         self.remote.ask(ask, doing, path).await?;
         Ok(())
@@ -390,7 +391,7 @@ impl Endpoint for Plugin {
     }
 }
 
-/// Plays a plug-in's output, for [`crate::fuzzing`].
+/// Replays a plug-in's output, for [`crate::fuzzing`].
 pub(crate) fn try_output(data: &[u8]) {
     trial::output(data);
 }
@@ -400,7 +401,7 @@ pub(crate) fn try_entry(data: &[u8]) {
     trial::entry(data);
 }
 
-/// A file read by ranges.
+/// File read by ranges.
 struct PluginReader {
     remote: Arc<Remote>,
     path: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Local files.
 //!
-//! The blocking halves, [`SourceFile`] and [`Draft`], are what the engine's local fast path is
-//! made of; [`Posix`] wraps them for copies whose other end is remote.
+//! The engine's local fast path consists of the blocking halves, [`SourceFile`] and [`Draft`];
+//! [`Posix`] wraps them for copies whose other end is remote.
 
 mod attributes;
 mod beneath;
@@ -66,27 +66,28 @@ use crate::{
     unkept::{Unkept, UnkeptCount},
 };
 
-/// Bytes read, summed and written at a time: stays in a core's L2 cache.
+/// Bytes read, hashed and written at a time: fits in a core's L2 cache.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// Bytes of a segment of a large local file, and so what a crash loses for each lane.
+/// Bytes of a segment of a large local file, and so the loss per lane after a crash.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Fewest bytes of a segment that comes from elsewhere: the last ones end one by one, which takes
-/// the longer the larger they are.
+/// Fewest bytes of a segment from a remote source. Near the end lanes become idle one by one, for
+/// longer with larger segments.
 const RECEIVED_SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
-/// Segments of a file that comes from elsewhere, between those sizes.
+/// Segments of a file from a remote source, between those sizes.
 const RECEIVED_SEGMENTS: u64 = 1024;
 
-/// Bytes of a segment of a file of `size` bytes that comes from elsewhere: the same in every run.
+/// Returns the bytes of a segment of a file of `size` bytes from a remote source: the same in every
+/// run.
 fn received_segment_bytes(size: u64) -> u64 {
     (size / RECEIVED_SEGMENTS)
         .clamp(RECEIVED_SEGMENT_BYTES_MIN, SEGMENT_BYTES)
         .next_power_of_two()
 }
 
-/// The local file system below a root.
+/// Local file system below a root.
 #[derive(Debug, Clone)]
 pub struct Posix {
     root: PathBuf,
@@ -95,12 +96,12 @@ pub struct Posix {
     clocks: Clocks,
     ground: Arc<Ground>,
     unkept: Arc<UnkeptCount>,
-    /// Directories were listed with links followed: what is read then may be links.
+    /// True if directories were listed with links followed: names to read may then be links.
     follows: Arc<AtomicBool>,
 }
 
 impl Posix {
-    /// The files below `root`, or the one file `root` is.
+    /// Creates an endpoint for the files below `root`, or the one file `root` is.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, rules: DraftRules) -> Self {
         let root = root.into();
@@ -120,18 +121,18 @@ impl Posix {
         }
     }
 
-    /// The same with the rights of somebody else.
+    /// Returns the endpoint with the rights of `actor`.
     #[must_use]
     pub fn acting(self, actor: Actor) -> Self {
         Self { actor, ..self }
     }
 
-    /// Whether `path` may be a link that is followed: the root may.
+    /// Returns whether `path` may be a link that is followed: the root may.
     fn follows(&self, path: &[u8]) -> bool {
         path.is_empty() || self.follows.load(Relaxed)
     }
 
-    /// Runs a blocking call on the runtime's blocking threads, with the rights it acts with.
+    /// Runs a blocking call on the runtime's blocking threads, with the actor's rights.
     fn blocking<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
@@ -140,29 +141,31 @@ impl Posix {
         async move { actor.blocking(call).await }
     }
 
-    /// Counts what a call says is not kept.
+    /// Counts the attributes that a call reports as not kept.
     async fn noting(&self, done: impl Future<Output = Result<Unkept>> + Send) -> Result<()> {
         done.await.map(|unkept| self.note(unkept))
     }
 
-    /// The real path of a relative one.
+    /// Returns the real path of a relative one.
     #[must_use]
     pub fn path(&self, path: &[u8]) -> PathBuf {
         ground::below(&self.root, path)
     }
 
-    /// Where `path` is, to be written to: no link below the root is followed on the way to it. Blocks.
+    /// Opens the place of `path` for writing: no link below the root is followed on the way.
+    /// Blocks.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Conflict`] where a link is on the way; the system's.
+    /// [`crate::ErrorKind::Conflict`] if a link is on the way; the system's errors.
     pub fn place(&self, path: &[u8]) -> Result<Place> {
         self.ground.place(&self.root, path, false)
     }
 
-    /// Where `path` is, to be read: no link below the root is followed on the way to it, unless links are. Blocks.
+    /// Opens the place of `path` for reading: no link below the root is followed on the way, unless
+    /// the endpoint follows links. Blocks.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Changed`] where a link came to be on the way; the system's.
+    /// [`crate::ErrorKind::Changed`] if a link has appeared on the way; the system's errors.
     pub fn source(&self, path: &[u8]) -> Result<Place> {
         match self.follows(path) {
             true => Ok(Place::plain(self.path(path))),
@@ -170,15 +173,15 @@ impl Posix {
         }
     }
 
-    /// The directory at `path` itself, to be changed: no link is followed to it. Blocks.
+    /// Opens the directory at `path` itself, to be changed: no link is followed to it. Blocks.
     ///
     /// # Errors
-    /// As [`Posix::place`].
+    /// Errors of [`Posix::place`].
     pub fn directory(&self, path: &[u8]) -> Result<Place> {
         self.ground.directory(&self.root, path)
     }
 
-    /// Runs a blocking call on where `path` is, as [`Posix::place`] says.
+    /// Runs a blocking call on the place of `path`, like [`Posix::place`].
     fn placed<T: Send + 'static>(
         &self,
         path: &[u8],
@@ -191,22 +194,22 @@ impl Posix {
         })
     }
 
-    /// How exactly times are kept where `path` lies, in nanoseconds; `None` where none can be set. Learnt once for each file system,
-    /// by a file that is made and removed there. Blocks.
+    /// Returns the resolution of times at `path`, in nanoseconds; `None` if none can be set. It is
+    /// probed once for each file system, with a temporary file. Blocks.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::PermissionDenied`] where the rights it acts with can't be taken on.
+    /// [`crate::ErrorKind::PermissionDenied`] if the actor's rights can't be assumed.
     pub fn time_step_ns(&self, path: &[u8]) -> Result<Option<u32>> {
         let path = self.path(path);
         self.actor.run(|| Ok(self.clocks.step_ns(&path)))
     }
 
-    /// Counts what something arrived without.
+    /// Counts attributes that something arrived without.
     pub fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
 
-    /// How unfinished files are treated.
+    /// Returns the rules for unfinished files.
     #[must_use]
     pub fn rules(&self) -> DraftRules {
         self.rules
@@ -224,7 +227,7 @@ fn mtime_of(metadata: &fs::Metadata) -> Option<FileTime> {
     })
 }
 
-/// What the system's `metadata` says of `name`.
+/// Converts the system's `metadata` of `name` to an entry.
 #[must_use]
 pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     let file_type = metadata.file_type();
@@ -254,17 +257,18 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
     }
 }
 
-/// Stores a small file under its final name, and tells what of it the file system refuses to keep. Blocks.
+/// Stores a small file under its final name, and returns the attributes that the file system
+/// refuses to keep. Blocks.
 ///
 /// # Errors
-/// The system's; [`crate::ErrorKind::Corrupt`] when what was written reads back differently.
+/// The system's errors; [`crate::ErrorKind::Corrupt`] if the file reads back differently.
 pub fn put(place: &Place, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<Unkept> {
     let draft = Draft::small(place, spec, rules)?;
     draft.write_pieces(data, 0)?;
     draft.publish(spec)
 }
 
-/// What it can do.
+/// Capabilities of local files.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,
@@ -454,7 +458,7 @@ impl Endpoint for Posix {
     }
 }
 
-/// Removes a file or link; nothing there is no error. Blocks.
+/// Removes a file or link; a missing one is no error. Blocks.
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {

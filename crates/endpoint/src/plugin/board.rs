@@ -1,4 +1,4 @@
-//! What is asked of a plug-in and not yet answered, and what has come of it so far.
+//! Pending requests to a plug-in, and their answers so far.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,40 +14,40 @@ use super::{
     wire::{Answer, Fault, Piece},
 };
 
-/// Payloads below this size are gathered: a stream of single bytes must not cost a buffer each.
+/// Size below which payloads are gathered: a stream of single bytes must not cost a buffer each.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Done(Map<String, Value>),
     Refused(Refusal),
-    /// The process is gone.
+    /// Process gone.
     Broken,
 }
 
-/// What has come for one request.
+/// State of one request.
 #[derive(Debug)]
 pub(super) struct State {
     chunks: VecDeque<BytesMut>,
-    /// Bytes the plug-in may send before it gets more credit.
+    /// Bytes that the plug-in may send before it gets more credit.
     window: u64,
-    /// Bytes of the range that have not come.
+    /// Bytes of the range still to come.
     pub rest: u64,
-    /// Bytes it takes of what is written.
+    /// Bytes of a write that it accepts.
     pub credit: u64,
-    /// Grows with each message: it is still at it.
+    /// Number that grows with each message, as a sign of life.
     pub seq: u64,
     pub outcome: Option<Outcome>,
 }
 
 impl State {
-    /// Takes the next bytes of a range.
+    /// Returns the next bytes of a range.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         self.chunks.pop_front().map(BytesMut::freeze)
     }
 
-    /// Lets the plug-in send so many bytes more.
+    /// Lets the plug-in send more bytes.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.window += bytes;
     }
@@ -66,17 +66,17 @@ impl State {
     }
 }
 
-/// Where a request's answers arrive.
+/// Inbox for a request's answers.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
-    /// Rung for each message.
+    /// Notification of each message.
     pub bell: Notify,
 }
 
 impl Inbox {
-    /// An inbox for `rest` bytes of a range, of which `window` may come at once, and for what is
-    /// written as far as `credit` goes.
+    /// Creates an inbox for `rest` bytes of a range, of which `window` may come at once, and for a
+    /// write with this `credit`.
     pub(super) fn new(rest: u64, window: u64, credit: u64) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
@@ -107,21 +107,21 @@ impl Inbox {
 
 struct Request {
     inbox: Arc<Inbox>,
-    /// Looks at it since nobody wants the answer any more.
+    /// Checks since the answer is no longer needed.
     looks: Option<u32>,
-    /// Room among the requests under way, free again when the plug-in has answered.
+    /// Permit among the pending requests, released when the plug-in has answered.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// All requests under way.
+/// All pending requests.
 #[derive(Default)]
 pub(super) struct Board {
     requests: Mutex<BTreeMap<u64, Request>>,
-    /// Why nothing can be asked any more.
+    /// Reason why no requests are possible any more.
     fate: Mutex<Option<String>>,
-    /// Requests nobody wants the answer of, which the plug-in has not been told.
+    /// Cancelled requests of which the plug-in has not been told.
     cancelled: Mutex<Vec<u64>>,
-    /// Rung when there are any.
+    /// Notification that there are any.
     pub cancelling: Notify,
 }
 
@@ -130,7 +130,7 @@ impl Board {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request before it is sent. On a closed board it is broken from the start.
+    /// Records a request before it is sent. On a closed board it is broken from the start.
     pub(super) fn open(&self, id: u64, inbox: Arc<Inbox>, permit: Option<OwnedSemaphorePermit>) {
         let mut requests = self.requests();
         if self.fate().is_some() {
@@ -145,11 +145,12 @@ impl Board {
         requests.insert(id, request);
     }
 
-    /// Takes in what came from the plug-in.
+    /// Accepts output of the plug-in.
     pub(super) fn deliver(&self, piece: Piece) -> Result<(), Fault> {
         match piece {
             Piece::Payload { id, bytes } => {
-                // The line that announced it was checked; its request may have been cancelled since.
+                // The line that announced it was checked; its request may have been cancelled
+                // since.
                 if let Some(inbox) = self.wanted(id) {
                     inbox.change(|state| {
                         state.push(bytes);
@@ -204,7 +205,7 @@ impl Board {
         })
     }
 
-    /// Nobody wants the answer of `id` any more; the plug-in is to be told.
+    /// Cancels the request `id`; the plug-in is to be told.
     pub(super) fn cancel(&self, id: u64) {
         if let Some(request) = self.requests().get_mut(&id) {
             request.looks = Some(0);
@@ -217,7 +218,7 @@ impl Board {
         }
     }
 
-    /// What the plug-in is to be told now. No longer than the requests under way.
+    /// Returns the cancellations to send now, no more than there are pending requests.
     pub(super) fn take_cancelled(&self) -> Vec<u64> {
         let mut cancelled = self
             .cancelled
@@ -226,7 +227,8 @@ impl Board {
         std::mem::take(&mut *cancelled)
     }
 
-    /// Whether a cancelled request has not ended after so many looks. Call it at regular times.
+    /// Returns whether a cancelled request has not ended after so many checks. Must be called at
+    /// regular times.
     pub(super) fn is_stuck(&self, looks_max: u32) -> bool {
         let mut requests = self.requests();
         let mut stuck = false;
@@ -240,7 +242,7 @@ impl Board {
         stuck
     }
 
-    /// Nothing more comes: breaks what is under way. The first reason stays.
+    /// Breaks all pending requests, since no more output comes. The first reason stays.
     pub(super) fn close(&self, reason: impl Into<String>) {
         let mut requests = self.requests();
         self.fate
@@ -253,7 +255,7 @@ impl Board {
         }
     }
 
-    /// Why nothing can be asked any more.
+    /// Returns the reason why no requests are possible any more.
     pub(super) fn fate(&self) -> Option<String> {
         let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner);
         fate.clone()

@@ -1,4 +1,4 @@
-//! One request under way.
+//! Requests in progress.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{Checksum, Error, ErrorKind, Locus, Result, endpoint::ByteStream};
 
-/// A request that was sent. Dropping it before its end cancels it.
+/// Request that was sent. Dropping it before its end cancels it.
 pub(super) struct Call {
     session: Arc<Session>,
     id: u64,
     inbox: Arc<Inbox>,
     doing: Doing,
     subject: String,
-    /// Bytes taken that the plug-in was not yet given credit for.
+    /// Bytes read for which the plug-in has no new credit yet.
     taken: u64,
     ended: bool,
 }
@@ -48,7 +48,7 @@ impl Call {
         }
     }
 
-    /// The error of a plug-in that is gone.
+    /// Returns the error for a plug-in that is gone.
     pub(super) fn broken(&self) -> Error {
         self.session.broken(self.doing, &self.subject)
     }
@@ -57,8 +57,8 @@ impl Call {
         self.doing.error(kind, &self.subject)
     }
 
-    /// Waits until `look` finds something. A plug-in that says nothing about this request for too
-    /// long counts as hung and is ended.
+    /// Waits until `look` finds something. A plug-in that is silent about this request for too long
+    /// counts as hung and is ended.
     async fn wait<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
         loop {
             let seen = {
@@ -101,7 +101,7 @@ impl Call {
         self.conclude(outcome)
     }
 
-    /// The next bytes of a range; at its end, what the plug-in says of it.
+    /// Returns the next bytes of a range; at its end, the plug-in's result.
     async fn next(&mut self) -> Result<Result<Bytes, Map<String, Value>>> {
         let next = self
             .wait(|state| match state.take() {
@@ -128,7 +128,7 @@ impl Call {
         }
     }
 
-    /// Gives credit for what was taken, half a window at a time.
+    /// Gives credit for bytes read, half a window at a time.
     async fn give_credit(&mut self, taken: u64) -> Result<()> {
         self.taken += taken;
         let is_last = self.inbox.lock().rest == 0;
@@ -141,7 +141,7 @@ impl Call {
             .await
     }
 
-    /// The bytes of a range as they come.
+    /// Returns the bytes of a range as they come.
     pub(super) fn stream(self) -> ByteStream {
         Box::pin(stream::try_unfold(self, |mut call| async move {
             match call.next().await? {
@@ -151,7 +151,7 @@ impl Call {
         }))
     }
 
-    /// All bytes of a range, and what the plug-in says of it.
+    /// Returns all bytes of a range, and the plug-in's result.
     pub(super) async fn collect(mut self) -> Result<(Vec<Bytes>, Map<String, Value>)> {
         let mut data = Vec::new();
         loop {
@@ -162,8 +162,8 @@ impl Call {
         }
     }
 
-    /// Sends what is to be written and waits for the end. Returns the sums of what was sent:
-    /// ours, and the one the plug-in was given to compare with.
+    /// Sends the bytes of a write and waits for the end. Returns the checksums of the bytes: ours,
+    /// and the one for the plug-in to compare.
     pub(super) async fn upload(
         mut self,
         len: u64,
@@ -205,7 +205,7 @@ impl Call {
         })
     }
 
-    /// Waits until the plug-in takes bytes; fails when it has ended the request instead.
+    /// Waits until the plug-in accepts bytes; fails if it has ended the request instead.
     async fn room(&mut self) -> Result<u64> {
         let next = self
             .wait(|state| match state.outcome.take() {
@@ -241,10 +241,10 @@ impl Drop for Call {
     }
 }
 
-/// What was written.
+/// Bytes of a write that were sent.
 pub(super) struct Sent {
     pub sum: Checksum,
-    /// The sum the plug-in compared, in hexadecimal digits.
+    /// Checksum that the plug-in compared, in hexadecimal digits.
     pub theirs: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Which plug-ins there are: those named in `plugins.toml`, and executables called
+//! Installed plug-ins: those named in `plugins.toml`, and executables called
 //! `posthaste-plugin-SCHEME`.
 
 use std::{
@@ -17,28 +17,28 @@ use crate::{
     config::{configuration_files, search_path},
 };
 
-/// What the names of executables start with.
+/// Prefix of the executables' names.
 const PREFIX: &str = "posthaste-plugin-";
 
 /// Longest configuration file read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A plug-in somebody installed.
+/// Installed plug-in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configured {
-    /// The scheme of its addresses, in lower case.
+    /// Scheme of its addresses, in lower case.
     pub scheme: String,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub command: Vec<OsString>,
-    /// What its users may set, without secrets; handed to it as it is.
+    /// Settings of its users, without secrets; passed to it unchanged.
     pub settings: Map<String, Value>,
-    /// The profile it gets when nobody names one.
+    /// Default profile.
     pub profile: Option<String>,
-    /// The file that names it, or the executable itself.
+    /// File that names it, or the executable itself.
     pub found_in: PathBuf,
 }
 
-/// A table of `plugins.toml`.
+/// Table of `plugins.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -49,10 +49,10 @@ struct Table {
     profile: Option<String>,
 }
 
-/// All plug-ins, by scheme. What `plugins.toml` names goes before what lies in `PATH`.
+/// Returns all plug-ins, by scheme. Those of `plugins.toml` win over those in `PATH`.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] when others may change `plugins.toml`; [`ErrorKind::Invalid`].
+/// [`ErrorKind::PermissionDenied`] if others may change `plugins.toml`; [`ErrorKind::Invalid`].
 pub fn configured() -> Result<Vec<Configured>> {
     let mut found = executables(&search_path());
     for file in configuration_files("plugins.toml").iter().rev() {
@@ -63,10 +63,10 @@ pub fn configured() -> Result<Vec<Configured>> {
     Ok(found.into_values().collect())
 }
 
-/// The plug-in for a scheme.
+/// Returns the plug-in for a scheme.
 ///
 /// # Errors
-/// As [`configured`].
+/// Errors of [`configured`].
 pub(super) fn find(scheme: &str) -> Result<Option<Configured>> {
     let scheme = scheme.to_ascii_lowercase();
     for file in configuration_files("plugins.toml") {
@@ -104,7 +104,7 @@ fn is_scheme(text: &str) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.'))
 }
 
-/// Executables with our prefix; the first folder wins, as with every command.
+/// Returns executables with our prefix; the first folder wins, as with every command.
 fn executables(folders: &[PathBuf]) -> BTreeMap<String, Configured> {
     let mut found = BTreeMap::new();
     for entry in folders
@@ -126,7 +126,7 @@ fn executables(folders: &[PathBuf]) -> BTreeMap<String, Configured> {
     found
 }
 
-/// The plug-ins a file names; none when it is not there.
+/// Returns the plug-ins that a file names; none if it does not exist.
 fn read(path: &Path) -> Result<Vec<Configured>> {
     let shown = path.to_string_lossy();
     let fail = |cause| Error::io("read plug-ins from", &*shown, cause);
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<Vec<Configured>> {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(fail(cause)),
     };
-    // It says what is run: whoever may write it may act for whoever reads it.
+    // The file names the programs to run: any user that may write it could act for its reader.
     if metadata.permissions().mode() & 0o022 != 0 {
         return Err(
             Error::new(ErrorKind::PermissionDenied, "use plug-ins from", &*shown)

@@ -1,4 +1,4 @@
-//! Files being written through a plug-in, seen under their final names only when whole.
+//! Files being written through a plug-in, visible under their final names only when complete.
 
 use std::{
     ops::Range,
@@ -27,19 +27,19 @@ use crate::{
 /// Longest name of an unfinished file, in bytes: a path as long as file systems allow.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// An unfinished file as the plug-in names it.
+/// Unfinished file as the plug-in names it.
 pub(super) struct Unfinished<'a> {
     remote: &'a Remote,
     path: &'a [u8],
     spec: &'a FileSpec,
-    /// The plug-in's name for it, as it wrote it.
+    /// Plug-in's name for it, as the plug-in wrote it.
     name: String,
-    /// It is the one asked for, and keeps what it held.
+    /// True if it is the requested one with its earlier content.
     is_held: bool,
 }
 
 impl<'a> Unfinished<'a> {
-    /// Starts a file, or opens the one the plug-in once called `name`.
+    /// Starts a file, or opens the one that the plug-in once called `name`.
     pub(super) async fn create(
         remote: &'a Remote,
         path: &'a [u8],
@@ -105,8 +105,8 @@ impl<'a> Unfinished<'a> {
         Ok(summer.sum())
     }
 
-    /// Whether a segment noted by an earlier run is still there. Without a way to ask, the note is
-    /// believed.
+    /// Returns whether a segment noted by an earlier run is still there. If that can't be checked,
+    /// the note is trusted.
     async fn holds(&self, range: Range<u64>, noted: &Kept) -> Result<bool> {
         let remote = self.remote;
         if !remote.rules.verify {
@@ -158,20 +158,20 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-/// The plug-in's own sum in the note of a segment, `ALGORITHM:DIGITS`.
+/// Returns the plug-in's own checksum in the note of a segment, `ALGORITHM:DIGITS`.
 fn noted_sum<'n>(noted: &'n Kept, algorithm: Option<&str>) -> Option<&'n str> {
     let (name, sum) = noted.receipt.split_once(':')?;
     (Some(name) == algorithm).then_some(sum)
 }
 
-/// Lets the plug-in remove an unfinished file. It may be gone.
+/// Makes the plug-in remove an unfinished file, which may be gone.
 async fn forget(remote: &Remote, name: &str, path: &[u8]) {
     let ask = Ask::new("discard").with("file", name);
-    // What can't be removed now is in nobody's way: it is hidden, and the next copy replaces it.
+    // A leftover does no harm: it is hidden, and the next copy replaces it.
     let _ = remote.ask(ask, Doing::REMOVE, path).await;
 }
 
-/// A large file being written.
+/// Large file being written.
 pub(super) struct PluginWriter {
     remote: Arc<Remote>,
     path: Vec<u8>,
@@ -179,7 +179,7 @@ pub(super) struct PluginWriter {
     name: String,
     segment_size: u64,
     kept: Vec<(u64, Checksum)>,
-    /// The segment whose turn it is, where they have to come in order.
+    /// Next segment, if they must come in order.
     turn: Option<watch::Sender<u64>>,
     ledger: Mutex<Option<Ledger>>,
 }
@@ -195,14 +195,15 @@ fn ledger_path(remote: &Remote, path: &[u8], spec: &FileSpec) -> PathBuf {
 }
 
 impl PluginWriter {
-    /// Continues the unfinished copy of the same source, or starts one.
+    /// Continues the unfinished copy of this source, or starts one.
     pub(super) async fn start(remote: Arc<Remote>, path: &[u8], spec: &FileSpec) -> Result<Self> {
         let can = remote.greeting.capabilities(remote.scheme());
         let segment_size = remote.greeting.segment_size();
         let note = ledger_path(&remote, path, spec);
         let unnoted =
             |cause| Error::io("note an unfinished copy in", note.to_string_lossy(), cause);
-        // None where another process has it: this copy can't be continued then. Where none can, what was left is removed.
+        // None if another process has it: this copy can't be continued then. If none can be
+        // continued, leftovers are removed.
         let claim = Claim::take(&note).map_err(unnoted)?;
         let found = claim.as_ref().and_then(Claim::load);
         let identity = spec.identity();
@@ -266,7 +267,7 @@ impl PluginWriter {
 
     async fn store(&self, index: u64, range: Range<u64>, body: ByteStream) -> Result<Checksum> {
         if let Some(turn) = &self.turn {
-            // The sender lives as long as we do.
+            // The sender lives as long as `self`.
             let _ = turn.subscribe().wait_for(|&next| next == index).await;
         }
         let len = range.end - range.start;
@@ -297,7 +298,7 @@ impl PluginWriter {
     }
 }
 
-/// The noted segments that are still there; of a file that is written in order, only those before
+/// Returns the noted segments that are still there; for a file written in order, only those before
 /// the first gap.
 async fn still_held(
     draft: &Unfinished<'_>,
@@ -320,7 +321,7 @@ async fn still_held(
     Ok(kept)
 }
 
-/// A plug-in's name for an unfinished file as one word of a ledger.
+/// Encodes a plug-in's name for an unfinished file as one word of a ledger.
 fn encode_token(name: &str) -> String {
     name.bytes()
         .map(|byte| match byte {

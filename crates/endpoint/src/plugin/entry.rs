@@ -1,11 +1,11 @@
-//! What a plug-in says about one path.
+//! Entries as a plug-in describes them.
 
 use serde_json::Value;
 
 use super::wire::decode_name;
 use crate::{FileTime, Kind, endpoint::Entry};
 
-/// Reads an entry. Names must be such as a directory can hold: what would lead out of it is
+/// Parses an entry. Names must be valid in a directory: those that would lead out of it are
 /// refused. In a tree (`below`) they are paths of such names.
 pub(super) fn read_entry(value: &Value, below: Option<Names>) -> Option<Entry> {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
@@ -49,7 +49,7 @@ fn read_time(text: &str) -> Option<FileTime> {
     text.is_ascii().then(|| text.parse().ok())?
 }
 
-/// What the names of a listing may be.
+/// Names allowed in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     /// Single names.

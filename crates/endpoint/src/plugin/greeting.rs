@@ -1,4 +1,4 @@
-//! The first message each way: versions, limits, and what the plug-in can do.
+//! First message each way: versions, limits, and the plug-in's capabilities.
 
 use std::{
     collections::BTreeSet,
@@ -15,41 +15,41 @@ use super::{
 };
 use crate::Capabilities;
 
-/// The version of the protocol spoken here.
+/// Version of the protocol spoken here.
 pub(super) const VERSION: u64 = 1;
 
-/// Bytes of one range a plug-in may send ahead of whoever reads them, and what it is sent ahead
-/// where it does not say: a pipe needs no more, and a few dozen streams cost a few dozen MiB.
+/// Bytes of one range that a plug-in may send ahead of the reader, and its default credit for
+/// writes: a pipe needs no more, and a few dozen streams cost a few dozen MiB.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Requests under way at once, whatever a plug-in offers.
+/// Most requests in progress at once, whatever a plug-in offers.
 pub(super) const REQUESTS_MAX: u64 = 64;
 
-/// Largest file a plug-in may want in one piece: it is whole in memory on its way.
+/// Largest file that a plug-in may request in one piece: it is whole in memory in transit.
 const SMALL_BYTES_MAX: u64 = 64 << 20;
 
-/// Smallest and largest segment: below, its request costs more than its bytes; above, a crash
-/// loses too much.
+/// Smallest and largest segment: below, its request costs more than its bytes; above, a crash loses
+/// too much.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Segments of large files where the plug-in does not say.
+/// Default segment size of large files.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Most small files under way at once in a lane on a plug-in's own advice.
+/// Most small files in flight in a lane on a plug-in's own advice.
 const REQUESTS_AHEAD_MAX: u16 = 64;
 
-/// What a plug-in says of itself.
+/// Description of a plug-in by itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Greeting {
     #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub version: String,
-    /// Names the server that copies among its own files.
+    /// Name of the server that copies among its own files.
     #[serde(default)]
     pub realm: Option<String>,
-    /// Where the address is within the realm.
+    /// Place of the address within the realm.
     #[serde(default)]
     pub root: String,
     #[serde(default)]
@@ -58,7 +58,7 @@ pub(super) struct Greeting {
     pub limits: Limits,
 }
 
-/// What it can do; what is not said it can't.
+/// Abilities that it declares; others are absent.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Abilities {
@@ -66,7 +66,7 @@ pub(super) struct Abilities {
     ascii_names: bool,
     lists: bool,
     pub lists_trees: bool,
-    /// What it says of where a listing stands is still good for another process.
+    /// True if its listing marks are valid for another process.
     pub marks: bool,
     ranges: bool,
     writes: bool,
@@ -87,7 +87,7 @@ pub(super) struct Abilities {
     requests_ahead_max: Option<u16>,
 }
 
-/// How much it takes at once.
+/// Limits on one request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub(super) struct Limits {
@@ -105,7 +105,7 @@ impl Default for Limits {
 }
 
 impl Greeting {
-    /// Reads a hello in the version spoken here.
+    /// Parses a hello in the version spoken here.
     pub(super) fn read(hello: Value) -> Result<Self, Fault> {
         let greeting: Self = serde_json::from_value(hello)
             .map_err(|cause| Fault::new(format!("says a hello that makes no sense ({cause})")))?;
@@ -115,20 +115,20 @@ impl Greeting {
         Ok(greeting)
     }
 
-    /// The sums it compares with what is stored, the cheapest first.
+    /// Returns the cheapest checksum that it compares with the stored content.
     pub(super) fn algorithm(&self) -> Option<Algorithm> {
         Algorithm::ALL
             .into_iter()
             .find(|known| self.capabilities.checks.iter().any(|it| it == known.name()))
     }
 
-    /// Bytes of each segment but the last.
+    /// Returns the bytes of each segment but the last.
     pub(super) fn segment_size(&self) -> u64 {
         let wanted = self.capabilities.segment_size.unwrap_or(SEGMENT_BYTES);
         wanted.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
     }
 
-    /// What callers branch on.
+    /// Returns the capabilities on which callers branch.
     pub(super) fn capabilities(&self, scheme: &str) -> Capabilities {
         let can = &self.capabilities;
         let least = Capabilities::least(kept_scheme(scheme));
@@ -162,8 +162,8 @@ impl Greeting {
     }
 }
 
-/// Keeps a scheme for the life of the process. Only schemes somebody has a plug-in for come here,
-/// so there are few.
+/// Keeps a scheme for the life of the process. Only schemes of installed plug-ins come here, so
+/// there are few.
 fn kept_scheme(scheme: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,8 +175,8 @@ fn kept_scheme(scheme: &str) -> &'static str {
     known
 }
 
-/// The first line a plug-in reads. The profile travels here and nowhere else: arguments and the
-/// environment can be seen by others.
+/// Returns the first line that a plug-in reads. The profile only travels here, since arguments and
+/// the environment are visible to others.
 pub(super) fn hello(launch: &Launch, address: Option<&[u8]>) -> Value {
     let profile: Map<String, Value> = launch
         .profile

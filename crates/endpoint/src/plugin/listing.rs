@@ -13,12 +13,12 @@ use crate::{
 
 pub(super) use super::entry::Names;
 
-/// Which way a listing goes, and how far it is.
+/// Kind and position of a listing.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Course {
     names: Names,
     follow: bool,
-    /// Where the next page starts, in the plug-in's own words; `None` at the end.
+    /// Start of the next page, in the plug-in's own words; `None` at the end.
     from: Option<Value>,
 }
 
@@ -31,7 +31,7 @@ impl Course {
         }
     }
 
-    /// A text [`Course::read`] understands.
+    /// Writes a text for [`Course::read`].
     fn write(&self) -> Vec<u8> {
         let is_tree = self.names == Names::Paths;
         let course = serde_json::json!([is_tree, self.follow, self.from.is_some(), self.from]);
@@ -49,12 +49,12 @@ impl Course {
     }
 }
 
-/// A directory or tree being listed.
+/// Directory or tree being listed.
 pub(super) struct PluginListing {
     remote: Arc<Remote>,
     path: Vec<u8>,
     course: Course,
-    /// Read already, to know that the directory is there.
+    /// First page, read already to check that the directory is there.
     first: Option<Vec<Entry>>,
     circle: Circle,
 }
@@ -89,7 +89,7 @@ impl PluginListing {
             let next = answer.remove("next").filter(|next| !next.is_null());
             let last = page.last().map(|last| &*last.name);
             let mark = next.as_ref().map(Value::to_string);
-            // A plug-in that only ever promises a next page would keep us for ever.
+            // A plug-in that always promises another page would keep us for ever.
             if mark.is_some_and(|mark| self.circle.closes(mark.as_bytes(), last)) {
                 let nonsense = "page after page, without end";
                 return Err(self.remote.nonsense(Doing::LIST, &self.path, nonsense));
@@ -126,7 +126,7 @@ impl Listing for PluginListing {
     }
 
     fn mark(&self) -> Option<Vec<u8>> {
-        // A page that was read but not taken yet would be lost.
+        // A page that was read but not returned yet would be lost.
         let is_told = self.first.is_none();
         (is_told && self.remote.greeting.capabilities.marks).then(|| self.course.write())
     }

@@ -1,4 +1,5 @@
-//! A plug-in's process: started in a process group of its own, ended with everything it started.
+//! Processes of plug-ins: each started in a process group of its own, and ended with all its
+//! children.
 
 use std::{
     collections::VecDeque,
@@ -21,24 +22,24 @@ use tokio::{
 
 use super::Launch;
 
-/// How much of its last complaints is kept, in bytes.
+/// Most bytes kept of its last error output.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 
-/// How long a plug-in may take to end by itself once its input has ended.
+/// Time in which a plug-in may end by itself once its input has ended.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Between two looks whether it has ended.
+/// Interval between checks whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Its input and outputs.
+/// Input and outputs of a plug-in.
 pub(super) struct Pipes {
     pub input: ChildStdin,
     pub output: ChildStdout,
     pub complaints: ChildStderr,
 }
 
-/// A running plug-in. Dropping it gives it a moment to end by itself, which it does because its
-/// input has ended too, and then kills its whole group.
+/// Running plug-in. Dropping it gives it a moment to end by itself, since its input has ended too,
+/// and then kills its whole group.
 pub(super) struct Process {
     child: Mutex<Option<Child>>,
 }
@@ -50,7 +51,8 @@ impl Process {
             .command
             .split_first()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an empty command"))?;
-        // A group of its own: what it starts can be ended with it, and Ctrl-C is ours to answer.
+        // A group of its own, so that its children can be ended with it, and Ctrl-C is ours to
+        // answer.
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -72,7 +74,7 @@ impl Process {
         Ok((process, pipes))
     }
 
-    /// Kills it and all it started.
+    /// Kills it and all its children.
     pub(super) fn kill(&self) {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(child) = child.as_ref() {
@@ -80,15 +82,15 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     pub(super) fn ending(&self) -> Option<String> {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         ending_of(child.as_ref()?)
     }
 }
 
-/// How a process ended. It keeps its number until somebody waits for it, so that its group can
-/// still be killed and nobody else's is.
+/// Returns how a process ended. It keeps its number until it is waited for, so that only its own
+/// group can be killed.
 fn ending_of(child: &Child) -> Option<String> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(Pid::from_child(child)), options).ok()??;
@@ -100,7 +102,7 @@ fn ending_of(child: &Child) -> Option<String> {
 }
 
 fn kill_group(child: &Child) {
-    // All of the group may be gone already.
+    // The whole group may be gone already.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
 }
 
@@ -110,7 +112,7 @@ impl Drop for Process {
         let Some(child) = child.take() else {
             return;
         };
-        // Nobody can wait in a drop; the thread's life is bounded by `ENDED_WITHIN`.
+        // A drop can't wait; `ENDED_WITHIN` bounds the thread's life.
         let reaping = thread::Builder::new()
             .name("plug-in end".to_owned())
             .spawn(move || reap(child));
@@ -131,7 +133,7 @@ fn reap(mut child: Child) {
     let _ = child.wait();
 }
 
-/// The last of what a plug-in wrote to its standard error.
+/// Last standard error output of a plug-in.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Complaints {
     kept: Arc<Mutex<VecDeque<u8>>>,
@@ -154,12 +156,12 @@ impl Complaints {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Whether all that will ever be said was heard.
+    /// Returns whether the output has ended.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The last line that says anything.
+    /// Returns the last line that is not empty.
     pub(super) fn last_line(&self) -> Option<String> {
         let kept: Vec<u8> = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

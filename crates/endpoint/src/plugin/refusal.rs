@@ -1,4 +1,4 @@
-//! Errors as a plug-in says them.
+//! Errors that a plug-in reports.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use serde::Deserialize;
 
 use crate::{Error, ErrorKind, Locus, error::Status};
 
-/// Longest text of a plug-in that is shown, in characters: a message is one line.
+/// Longest text of a plug-in in messages, in characters: a message is one line.
 const SHOWN_CHARACTERS_MAX: usize = 500;
 
-/// Longest pause a plug-in may ask for, in seconds: an hour; after more it is asked again sooner.
+/// Longest pause that a plug-in may request, in seconds: an hour; a longer one is cut.
 const RETRY_AFTER_S_MAX: f64 = 3600.0;
 
 /// Shortest text of a profile that counts as a secret: hiding "1" would hide every 1.
 const SECRET_CHARACTERS_MIN: usize = 4;
 
-/// What is being done, and at which end of a copy that leaves a plug-in which does not say.
+/// Operation, and the end of a copy to blame if the plug-in names none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doing {
     pub verb: &'static str,
@@ -45,7 +45,7 @@ impl Doing {
     }
 }
 
-/// Why a plug-in did not do what was asked.
+/// Reason why a plug-in did not fulfil a request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Refusal {
@@ -58,7 +58,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The error it means while `doing` something. `secrets` are never shown, whoever quotes them.
+    /// Returns the error that it means for `doing`. `secrets` are never shown, whoever quotes them.
     pub(super) fn error(&self, doing: Doing, subject: &str, secrets: &Secrets) -> Error {
         let locus = match self.locus.as_deref() {
             Some("source") => Locus::Source,
@@ -87,7 +87,7 @@ impl Refusal {
     }
 }
 
-/// The kind with this code; what nobody knows is [`ErrorKind::Other`].
+/// Returns the kind with this code; an unknown one is [`ErrorKind::Other`].
 fn kind_of(code: &str) -> ErrorKind {
     match code {
         "not-found" => ErrorKind::NotFound,
@@ -107,7 +107,7 @@ fn kind_of(code: &str) -> ErrorKind {
     }
 }
 
-/// What was given to a plug-in in confidence.
+/// Secrets that were given to a plug-in.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Vec<String>);
 
@@ -117,12 +117,12 @@ impl Secrets {
             .filter(|text| text.chars().count() >= SECRET_CHARACTERS_MIN)
             .cloned()
             .collect();
-        // A secret that holds another goes first, or its rest would stay.
+        // A secret that contains another goes first, or its rest would stay.
         secrets.sort_by_key(|text| std::cmp::Reverse(text.len()));
         Self(secrets)
     }
 
-    /// One line of `text` without secrets, control characters and endless length.
+    /// Returns one short line of `text` without secrets and control characters.
     pub(super) fn hide(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.0 {

@@ -1,4 +1,4 @@
-//! What can be asked of a plug-in, over a process that is started anew when it dies.
+//! Requests to a plug-in, over a process that is restarted when it dies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,30 +24,30 @@ use crate::{
     posix::DraftRules,
 };
 
-/// Deaths in a row, without an answer in between, after which a plug-in is not started again.
+/// Deaths in a row, without an answer in between, after which a plug-in is not restarted.
 const DEATHS_MAX: u32 = 5;
 
-/// The pause before a plug-in that died is started again; it doubles each time.
+/// Pause before a plug-in that died is restarted; it doubles each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 
-/// The longest such pause.
+/// Longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The living process, or what is known of the dead.
+/// Living process, or facts about the dead one.
 struct Slot {
     session: Option<Arc<Session>>,
     /// Deaths in a row.
     deaths: u32,
-    /// Why the last one died.
+    /// Reason of the last death.
     fate: String,
 }
 
-/// The way to a living plug-in for one address.
+/// Connection to a living plug-in for one address.
 pub(super) struct Remote {
     launch: Launch,
     address: Vec<u8>,
     pub rules: DraftRules,
-    /// As the first process said it.
+    /// Greeting of the first process.
     pub greeting: Greeting,
     slot: Mutex<Slot>,
 }
@@ -79,7 +79,8 @@ impl Remote {
         show(&self.launch.scheme, &self.address, path)
     }
 
-    /// The living process; a dead one is replaced, after a pause that grows with its deaths.
+    /// Returns the living process; a dead one is replaced, after a pause that grows with its
+    /// deaths.
     async fn session(&self) -> Result<Arc<Session>> {
         let mut slot = self.slot.lock().await;
         if let Some(session) = slot.session.take() {
@@ -118,7 +119,7 @@ impl Remote {
         }
     }
 
-    /// Makes a request that is answered with up to `rest` bytes before its end.
+    /// Sends a request whose answer has up to `rest` bytes before its end.
     pub(super) async fn begin(
         &self,
         ask: Ask,
@@ -130,7 +131,7 @@ impl Remote {
         session.begin(ask, rest, doing, self.show(path)).await
     }
 
-    /// Makes a request that moves no bytes.
+    /// Sends a request that moves no bytes.
     pub(super) async fn ask(
         &self,
         ask: Ask,
@@ -140,7 +141,7 @@ impl Remote {
         self.begin(ask, 0, doing, path).await?.end().await
     }
 
-    /// The error of an answer that makes no sense.
+    /// Returns the error for an invalid answer.
     pub(super) fn nonsense(&self, doing: Doing, path: &[u8], what: &str) -> Error {
         doing
             .error(ErrorKind::Other, &self.show(path))
@@ -161,13 +162,13 @@ impl Remote {
         }
     }
 
-    /// Asks for a range of a file; `place` says which.
+    /// Requests the range of a file that `place` names.
     pub(super) async fn read(&self, place: Ask, start: u64, len: u64, path: &[u8]) -> Result<Call> {
         let ask = place.with("offset", start).with("length", len);
         self.begin(ask, len, Doing::READ, path).await
     }
 
-    /// Reads a small file whole, and again if it is not what was listed any more.
+    /// Reads a whole small file, and again if it is no longer the listed one.
     pub(super) async fn get(&self, path: &[u8], listed: &Entry) -> Result<Whole> {
         let mut entry = listed.clone();
         if !self.greeting.capabilities(self.scheme()).mtimes_listed {
@@ -177,7 +178,7 @@ impl Remote {
         if is_same(&entry, &after) {
             return Ok(whole(after, data));
         }
-        // It is whole in memory here: one that has grown large is not read again.
+        // The file is whole in memory here: one that has grown large is not read again.
         let bytes_max = self.greeting.capabilities(self.scheme()).segment_size_min;
         if after.size <= bytes_max {
             let (data, again) = self.read_whole(path, &after).await?;
@@ -188,7 +189,7 @@ impl Remote {
         Err(self.changed(path))
     }
 
-    /// The bytes of a file as large as `entry` says, and what it is after they were read.
+    /// Returns the bytes of a file of the size in `entry`, and its entry after they were read.
     async fn read_whole(&self, path: &[u8], entry: &Entry) -> Result<(Vec<Bytes>, Entry)> {
         if entry.size == 0 {
             return Ok((Vec::new(), self.present(path).await?));
@@ -197,7 +198,7 @@ impl Remote {
         let read = self.read(place, 0, entry.size, path).await?.collect().await;
         let (data, answer) = match read {
             Ok(read) => read,
-            // Shorter than listed: what it is now says whether it can be read.
+            // Shorter than listed: its current entry decides whether it can be read.
             Err(error) if error.kind() == ErrorKind::Changed => {
                 let now = self.present(path).await?;
                 return if now.size < entry.size {
@@ -272,7 +273,7 @@ fn whole(entry: Entry, data: Vec<Bytes>) -> Whole {
     }
 }
 
-/// Whether both can be of the same content; what one of them does not tell is not compared.
+/// Returns whether both can have one content; attributes that one of them lacks are not compared.
 pub(super) fn is_same(before: &Entry, after: &Entry) -> bool {
     fn agree<T: PartialEq>(before: Option<&T>, after: Option<&T>) -> bool {
         before.is_none() || after.is_none() || before == after
@@ -282,7 +283,7 @@ pub(super) fn is_same(before: &Entry, after: &Entry) -> bool {
         && agree(before.version.as_ref(), after.version.as_ref())
 }
 
-/// An address for people. What comes from it is never a secret: those are in profiles.
+/// Returns an address for messages. It is never a secret: those are in profiles.
 fn show(scheme: &str, address: &[u8], path: &[u8]) -> String {
     let address = String::from_utf8_lossy(address);
     let slash = if path.is_empty() || address.ends_with('/') {
@@ -297,14 +298,14 @@ fn show(scheme: &str, address: &[u8], path: &[u8]) -> String {
     shown_address(shown.as_ref())
 }
 
-/// What a plug-in is told of a file it is to keep.
+/// Adds the specification of a file to a request.
 pub(super) fn dressed(ask: Ask, path: &[u8], spec: &FileSpec) -> Ask {
     let partial = same_partial_name(base_name(path), spec);
     attributed(ask.with("path", encode_name(path)), spec.mtime, spec.mode)
         .with("partial", encode_name(&partial))
 }
 
-/// Adds times as decimal seconds and permission bits as octal digits, where known.
+/// Adds times as decimal seconds and permission bits as octal digits, if known.
 pub(super) fn attributed(ask: Ask, mtime: Option<FileTime>, mode: Option<u32>) -> Ask {
     ask.with("mtime", json!(mtime.map(|mtime| mtime.to_string())))
         .with("mode", json!(mode.map(|mode| format!("{mode:04o}"))))

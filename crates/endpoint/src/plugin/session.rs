@@ -1,4 +1,4 @@
-//! A conversation with one plug-in process: many requests under way at once.
+//! Sessions with one plug-in process: many requests in progress at once.
 
 use std::{
     sync::{
@@ -29,19 +29,19 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, error::Status};
 
-/// Messages waiting to be written: 4 MiB of payload at most.
+/// Most messages waiting to be written: 4 MiB of payload at most.
 const QUEUED_MESSAGES: usize = 16;
 
 /// Bytes read at a time: a payload of the largest size with its line.
 const READ_BYTES: usize = PAYLOAD_BYTES_MAX + (4 << 10);
 
-/// Looks for a cancelled request within the time it may take to end.
+/// Checks of a cancelled request within the time in which it must end.
 const LOOKS: u32 = 4;
 
-/// How long the exit code and last words of a plug-in are waited for, once its output has ended.
+/// Time to wait for the exit code and last error output of a plug-in, once its output has ended.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A running plug-in that has said hello. Dead ones stay dead.
+/// Running plug-in that has said hello. A dead one stays dead.
 pub(super) struct Session {
     queue: mpsc::Sender<Message>,
     board: Arc<Board>,
@@ -52,17 +52,17 @@ pub(super) struct Session {
     pub quiet: Duration,
     pub secrets: Secrets,
     process: Arc<Process>,
-    /// What reads, writes and watches; all of it ends when the session is dropped.
+    /// Readers, writers and watchers, which end when the session is dropped.
     _running: JoinSet<()>,
 }
 
 impl Session {
-    /// Starts the plug-in and exchanges hellos. `address` is `None` to learn only what it can do.
+    /// Starts the plug-in and exchanges hellos. `address` is `None` to learn only its capabilities.
     ///
     /// # Errors
-    /// The plug-in's own; [`ErrorKind::NotFound`] and the like when it can't be started,
-    /// [`ErrorKind::Unsupported`] when it speaks another version, [`ErrorKind::TimedOut`],
-    /// [`ErrorKind::Unreachable`] when it ends instead, [`ErrorKind::Other`] when it says nonsense.
+    /// The plug-in's own errors; [`ErrorKind::NotFound`] and similar if it can't be started,
+    /// [`ErrorKind::Unsupported`] if it speaks another version, [`ErrorKind::TimedOut`],
+    /// [`ErrorKind::Unreachable`] if it ends instead, [`ErrorKind::Other`] for an invalid hello.
     pub(super) async fn start(
         launch: &Launch,
         address: Option<&[u8]>,
@@ -130,12 +130,12 @@ impl Session {
         }))
     }
 
-    /// Whether the plug-in is gone.
+    /// Returns whether the plug-in is gone.
     pub(super) fn is_dead(&self) -> bool {
         self.board.fate().is_some()
     }
 
-    /// Whether it ever did what it was asked.
+    /// Returns whether it ever fulfilled a request.
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Relaxed)
     }
@@ -144,23 +144,23 @@ impl Session {
         self.answered.store(true, Relaxed);
     }
 
-    /// Why the plug-in is gone.
+    /// Returns why the plug-in is gone.
     pub(super) fn fate(&self) -> String {
         self.board.fate().unwrap_or_else(|| "is gone".to_owned())
     }
 
-    /// Gives up on a plug-in that `reason`: kills it, breaks what is under way.
+    /// Gives up on a plug-in that `reason`: kills it, breaks all pending requests.
     pub(super) fn give_up(&self, reason: &str) {
         self.board.close(reason);
         self.process.kill();
     }
 
-    /// Forgets a request: the plug-in is told, its answer thrown away.
+    /// Cancels a request: the plug-in is told, its answer discarded.
     pub(super) fn cancel(&self, id: u64) {
         self.board.cancel(id);
     }
 
-    /// The error of a request to a plug-in that is gone.
+    /// Returns the error of a request to a plug-in that is gone.
     pub(super) fn broken(&self, doing: Doing, subject: &str) -> Error {
         doing
             .error(ErrorKind::Unreachable, subject)
@@ -179,7 +179,7 @@ impl Session {
         }
     }
 
-    /// Makes a request that is answered with up to `rest` bytes before its end.
+    /// Sends a request whose answer has up to `rest` bytes before its end.
     pub(super) async fn begin(
         self: &Arc<Self>,
         ask: Ask,
@@ -206,12 +206,12 @@ impl Session {
     }
 }
 
-/// Why there is no conversation.
+/// Reason why there is no session.
 #[derive(Debug)]
 pub(super) enum Unstarted {
-    /// Starting it again will not help, or it said itself what is wrong.
+    /// Permanent failure, or the plug-in's own error: a restart will not help.
     Refused(Error),
-    /// It died or hung before it said hello.
+    /// Death or hang before its hello.
     Died(Error),
 }
 
@@ -224,7 +224,7 @@ impl Unstarted {
     }
 }
 
-/// The greeting, when it is one in a version spoken here.
+/// Returns the greeting, if it is in a version spoken here.
 fn understood(
     greeted: Result<Value, Refusal>,
     shown: &str,
@@ -255,11 +255,11 @@ fn died(kind: ErrorKind, shown: &str, reason: &str) -> Unstarted {
     )
 }
 
-/// The plug-in takes no more messages.
+/// Error for a plug-in that accepts no more messages.
 #[derive(Debug)]
 pub(super) struct Stalled;
 
-/// A request being written.
+/// Request being written.
 #[derive(Debug)]
 pub(super) struct Ask {
     op: &'static str,
@@ -280,9 +280,9 @@ impl Ask {
     }
 }
 
-/// Why a plug-in's output was not read on.
+/// Reason why a plug-in's output was not read on.
 enum Stop {
-    /// It ended, perhaps in the middle of a message.
+    /// End of the output, perhaps in the middle of a message.
     End {
         torn: bool,
     },
@@ -297,7 +297,7 @@ impl Stop {
         }
     }
 
-    /// In words that follow "the plug-in".
+    /// Returns the reason in words that follow "the plug-in".
     async fn reason(
         &self,
         process: &Process,
@@ -323,7 +323,7 @@ impl Stop {
     }
 }
 
-/// How the process ended, which may take a moment longer than its output.
+/// Returns how the process ended, which may take a moment longer than its output.
 async fn ending(process: &Process) -> String {
     const LOOKS_MAX: u32 = 500;
     for _ in 0..LOOKS_MAX {
@@ -335,7 +335,8 @@ async fn ending(process: &Process) -> String {
     "it closed its output".to_owned()
 }
 
-/// Waits for the last words of a process that has ended; somebody it started may keep its standard error open.
+/// Waits for the last error output of a process that has ended; one of its children may keep it
+/// open.
 async fn hear_out(complaints: &Complaints) {
     const LOOKS_MAX: u32 = 100;
     for _ in 0..LOOKS_MAX {
@@ -346,7 +347,7 @@ async fn hear_out(complaints: &Complaints) {
     }
 }
 
-/// What a plug-in writes.
+/// Output of a plug-in.
 struct Output {
     pipe: ChildStdout,
     buffer: BytesMut,
@@ -379,7 +380,7 @@ impl Output {
     }
 }
 
-/// Says hello both ways; the inner error is the plug-in's own.
+/// Exchanges hellos; the inner error is the plug-in's own.
 async fn greet(
     input: &mut ChildStdin,
     output: &mut Output,
@@ -387,7 +388,7 @@ async fn greet(
     address: Option<&[u8]>,
 ) -> Result<Result<Value, Refusal>, Stop> {
     let message = Message::of(&hello(launch, address));
-    // One that has ended is found out below.
+    // A plug-in that has ended is detected below.
     let _ = input.write_all(message.line.as_bytes()).await;
     match output.next().await? {
         Piece::Answer(Answer::Hello(hello)) => Ok(Ok(hello)),
@@ -444,7 +445,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Message>, b
                 continue;
             }
         };
-        // Whoever can't write learns why from what is read.
+        // The reader reports why a write failed.
         let Some(message) = message else { return };
         if input.write_all(message.line.as_bytes()).await.is_err() {
             return;
@@ -457,7 +458,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Message>, b
     }
 }
 
-/// Ends a plug-in that does not end what was cancelled.
+/// Ends a plug-in that does not end cancelled requests.
 async fn watch(board: Arc<Board>, process: Arc<Process>, every: Duration) {
     while board.fate().is_none() {
         sleep(every).await;

@@ -1,8 +1,8 @@
 //! Messages of the plug-in protocol (`docs/reference/plugin-protocol.md`): one JSON object a line;
 //! after a line that announces data, its raw bytes.
 //!
-//! [`Decoder`] takes whatever bytes a process writes and believes none of them: it is pure, so that
-//! a fuzzer can play the process.
+//! [`Decoder`] accepts any bytes of a process and trusts none of them. It is pure, so that a fuzzer
+//! can play the process.
 
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Deserialize;
@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
 
-/// Longest line in either direction, its end included, in bytes: a page of a thousand entries whose
-/// names are as long as file systems allow.
+/// Longest line in either direction, including its end, in bytes: a page of a thousand entries
+/// whose names are as long as file systems allow.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Most bytes one message carries: large enough that its line does not count, small enough that
-/// several streams share a pipe fairly.
+/// Most bytes of one message: large enough that its line does not count, small enough that several
+/// streams share a pipe fairly.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 256 << 10;
 
-/// What a plug-in did that the protocol does not allow, in words that follow "the plug-in".
+/// Violation of the protocol by a plug-in, in words that follow "the plug-in".
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault(pub String);
 
@@ -28,35 +28,35 @@ impl Fault {
     }
 }
 
-/// A message of a plug-in.
+/// Message of a plug-in.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The first message: what the plug-in is and can do.
+    /// First message: the plug-in's description.
     Hello(Value),
-    /// Instead of a hello: it can't serve this address.
+    /// Refusal instead of a hello: it can't serve this address.
     Refused(Refusal),
-    /// `len` bytes of a range follow.
+    /// Announcement of `len` bytes of a range.
     Data { id: u64, len: usize },
-    /// It takes so many bytes more of what is written.
+    /// Credit for more bytes of a write.
     Credit { id: u64, bytes: u64 },
-    /// It is still at it.
+    /// Sign of life.
     Alive { id: u64 },
-    /// It did what was asked.
+    /// Success.
     Done { id: u64, result: Map<String, Value> },
-    /// It could not.
+    /// Failure.
     Failed { id: u64, refusal: Refusal },
 }
 
-/// What a [`Decoder`] makes of the bytes so far.
+/// Piece of a plug-in's output.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// A whole line.
+    /// Whole line.
     Answer(Answer),
-    /// Some of the bytes the last line announced.
+    /// Some of the bytes that the last line announced.
     Payload { id: u64, bytes: Bytes },
 }
 
-/// A line as it is written. Members nobody knows are passed over: a later version may add some.
+/// Line as it is written. Unknown members are ignored: a later version may add some.
 #[derive(Deserialize)]
 struct Line {
     id: Option<u64>,
@@ -116,17 +116,17 @@ fn read_line(line: &[u8]) -> Result<Answer, Fault> {
     }
 }
 
-/// Takes a plug-in's output apart.
+/// Decoder of a plug-in's output.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     /// Bytes at the start of the buffer known to hold no line end.
     scanned: usize,
-    /// Whose payload comes, and how much of it is missing.
+    /// Request of the current payload, and the bytes still missing.
     payload: Option<(u64, usize)>,
 }
 
 impl Decoder {
-    /// Takes the next piece off the front of `buffer`; `None` when it takes more bytes.
+    /// Takes the next piece off the front of `buffer`; `None` if it needs more bytes.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Piece>, Fault> {
         if let Some((id, missing)) = self.payload {
             if buffer.is_empty() {
@@ -161,13 +161,13 @@ impl Decoder {
         Ok(Some(Piece::Answer(answer)))
     }
 
-    /// Whether the output may end here.
+    /// Returns whether the output may end here.
     pub(super) fn is_between_messages(&self, buffer: &BytesMut) -> bool {
         self.payload.is_none() && buffer.is_empty()
     }
 }
 
-/// A message to a plug-in: a line, and the bytes it announces.
+/// Message to a plug-in: a line, and the bytes it announces.
 #[derive(Debug)]
 pub(super) struct Message {
     pub line: String,
@@ -190,7 +190,7 @@ impl Message {
     }
 }
 
-/// Writes a name or path as text: bytes that are not UTF-8, and `%` itself, as `%` and two
+/// Encodes a name or path as text: bytes that are not UTF-8, and `%` itself, as `%` and two
 /// hexadecimal digits.
 pub(super) fn encode_name(name: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -210,7 +210,7 @@ pub(super) fn encode_name(name: &[u8]) -> String {
     text
 }
 
-/// Reads what [`encode_name`] writes; any byte may be written with `%`.
+/// Decodes the output of [`encode_name`]; any byte may be written with `%`.
 pub(super) fn decode_name(text: &str) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

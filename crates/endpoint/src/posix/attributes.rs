@@ -30,13 +30,15 @@ pub(super) fn timestamps(mtime: FileTime) -> Timestamps {
     }
 }
 
-/// The mode that a file gets whose owner is not kept: set-user-ID and set-group-ID would lend another one's rights.
+/// Returns the mode of a file whose owner is not kept: set-user-ID and set-group-ID would lend
+/// another user's rights.
 #[must_use]
 pub fn without_lent_rights(mode: u32) -> u32 {
     mode & !0o6000
 }
 
-/// Whether a file system says so of what it does not keep, as SMB, FUSE and FAT do, or that only an owner may change it.
+/// Returns whether an error means that a file system does not keep an attribute, as with SMB, FUSE
+/// and FAT, or that only an owner may change it.
 #[must_use]
 pub fn is_refused(cause: Errno) -> bool {
     matches!(
@@ -45,10 +47,10 @@ pub fn is_refused(cause: Errno) -> bool {
     )
 }
 
-/// Sets what there is to set of a file, and tells what is refused.
+/// Sets the attributes of a file, and returns those that are refused.
 ///
 /// # Errors
-/// The system's, where it is of another kind.
+/// The system's errors of other kinds.
 pub(super) fn set(
     (mode, set_mode): (Option<u32>, impl FnOnce(Mode) -> Result<(), Errno>),
     (mtime, set_times): (
@@ -67,8 +69,8 @@ pub(super) fn set(
     })
 }
 
-/// Adds to what was refused of a mode and a time what the file system took and has otherwise all the same: some take each mode and
-/// keep their own. A time that is rounded is kept.
+/// Adds to the refused attributes those that the file system accepted but did not keep: some accept
+/// each mode and keep their own. A rounded time counts as kept.
 pub(super) fn not_kept(
     refused: Unkept,
     (mode, mtime): (Option<u32>, Option<FileTime>),
@@ -78,7 +80,7 @@ pub(super) fn not_kept(
     not_kept_of(refused, (mode, mtime), (found.mode(), told))
 }
 
-/// As that, of what was found in another way: a mode, and a time where there is one.
+/// Does the same for attributes found in another way: a mode, and a time if there is one.
 #[must_use]
 pub fn not_kept_of(
     refused: Unkept,
@@ -95,8 +97,8 @@ pub fn not_kept_of(
     }
 }
 
-/// The times of a file that changed last then, and was read last as it was found. Some file systems (libfuse 2) take both times, or none
-/// and say nothing.
+/// Returns the times of a file with this modification time and its last access as found. Some file
+/// systems (libfuse 2) accept both times, or silently none.
 #[must_use]
 pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
     let last_access = Timespec {
@@ -109,44 +111,45 @@ pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
     }
 }
 
-/// Sets when an open file changed last.
+/// Sets the modification time of an open file.
 pub(super) fn set_file_times(file: &File, times: &Timestamps) -> Result<(), Errno> {
     let found = rustix::fs::fstat(file)?;
     rustix::fs::futimens(file, &as_last_read(times.last_modification, &found))
 }
 
-/// The same of what lies at a path.
+/// Sets the modification time at a path.
 pub(super) fn set_times_at(path: &Path, times: &Timestamps, flags: AtFlags) -> Result<(), Errno> {
     let found = rustix::fs::statat(CWD, path, flags)?;
     let times = as_last_read(times.last_modification, &found);
     rustix::fs::utimensat(CWD, path, &times, flags)
 }
 
-/// Gives an open file its mode and mtime, and tells which of them the file system does not keep. When it was read last stays: purges
-/// go by that. Blocks.
+/// Sets the mode and mtime of an open file, and returns those that the file system does not keep.
+/// Its access time stays, since purges go by that. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io::Result<Unkept> {
     let set_mode = |mode| rustix::fs::fchmod(file, mode);
     let set_times = |times: &_| set_file_times(file, times);
     let refused = set((mode, set_mode), (mtime, set_times))?;
-    // What can't be looked at was set all the same.
+    // Attributes that can't be examined count as set.
     let found = file.metadata().ok();
     Ok(found.map_or(refused, |found| not_kept(refused, (mode, mtime), &found)))
 }
 
-/// Gives a directory its mode and mtime, and tells which of them the file system does not keep. Blocks.
+/// Sets the mode and mtime of a directory, and returns those that the file system does not keep.
+/// Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn seal_directory(path: &Path, entry: &Entry) -> Result<Unkept> {
     let set_mode = |mode| rustix::fs::chmodat(CWD, path, mode, AtFlags::empty());
     let set_times = |times: &_| set_times_at(path, times, AtFlags::empty());
     let fail = |cause| Error::io("set the attributes of", show(path), cause).at(Locus::Destination);
     let refused = set((entry.mode, set_mode), (entry.mtime, set_times));
     let refused = refused.map_err(|cause| fail(cause.into()))?;
-    // What can't be looked at was set all the same.
+    // Attributes that can't be examined count as set.
     let found = fs::metadata(path).ok();
     Ok(found.map_or(refused, |found| {
         not_kept(refused, (entry.mode, entry.mtime), &found)

@@ -1,9 +1,10 @@
-//! Paths that nothing leads out of a directory.
+//! Paths that never lead out of a directory.
 //!
-//! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`, and somebody may put a link in a directory's
-//! place between the look and the use. The kernel resolves each path beneath the directory (`openat2`, `RESOLVE_BENEATH`), and what is
-//! done then is done through the directory it found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one component is
-//! opened after the other, and no link is followed at all.
+//! Names are untrusted: a store may list a symbolic link `N` and a file `N/x`, and another process
+//! may replace a directory by a link between check and use. The kernel resolves each path beneath
+//! the directory (`openat2`, `RESOLVE_BENEATH`), and later operations go through the directory it
+//! found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one component is opened
+//! after the other, and no link is followed at all.
 
 use std::{
     ffi::OsStr,
@@ -27,7 +28,8 @@ use rustix::{
 
 use crate::endpoint::join;
 
-/// The file systems of processes, devices, terminals, control groups, keys and tracing, as statfs(2) numbers them.
+/// File systems of processes, devices, terminals, control groups, keys and tracing, as statfs(2)
+/// numbers them.
 const SYSTEM_FILES: [FsWord; 8] = [
     0x9fa0,
     0x6265_6572,
@@ -39,19 +41,19 @@ const SYSTEM_FILES: [FsWord; 8] = [
     0x7363_6673,
 ];
 
-/// Whose the files of root are on servers that do not trust it.
+/// Owner of root's files on servers that do not trust it.
 const NOBODY: u32 = 65_534;
 
-/// Which links are followed on the way.
+/// Links that are followed on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    /// Those that stay beneath the directory.
+    /// Links that stay beneath the directory.
     Inside,
-    /// None.
+    /// No links.
     Never,
 }
 
-/// A directory that paths are resolved beneath.
+/// Directory beneath which paths are resolved.
 #[derive(Debug)]
 pub struct Beneath {
     root: OwnedFd,
@@ -59,19 +61,19 @@ pub struct Beneath {
     has_openat2: bool,
 }
 
-/// A path that can be used now.
+/// Path that can be used now.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// How to get there.
+    /// Path for system calls.
     pub path: PathBuf,
-    /// What people call it, where that is another path.
+    /// Path for messages, if it is another one.
     shown: Option<PathBuf>,
-    /// The directory or file the path goes through.
+    /// Directory or file that the path goes through.
     _through: Option<Arc<OwnedFd>>,
 }
 
 impl Place {
-    /// A path as it is.
+    /// Creates a place from a path as it is.
     #[must_use]
     pub fn plain(path: PathBuf) -> Self {
         Self {
@@ -81,7 +83,7 @@ impl Place {
         }
     }
 
-    /// What was opened.
+    /// Creates a place from an open file or directory.
     #[must_use]
     pub fn opened(found: OwnedFd) -> Self {
         Self {
@@ -91,20 +93,20 @@ impl Place {
         }
     }
 
-    /// The same, called so.
+    /// Sets the path for messages.
     #[must_use]
     pub fn called(self, shown: PathBuf) -> Self {
         let shown = Some(shown);
         Self { shown, ..self }
     }
 
-    /// What people call it.
+    /// Returns the path for messages.
     #[must_use]
     pub fn shown(&self) -> &Path {
         self.shown.as_deref().unwrap_or(&self.path)
     }
 
-    /// A name in a directory that was opened.
+    /// Creates a place from a name in an open directory.
     #[must_use]
     pub fn within(folder: Arc<OwnedFd>, name: &[u8]) -> Self {
         Self {
@@ -119,15 +121,16 @@ impl Beneath {
     /// Opens the directory. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn open_root(path: &Path, follow: Follow) -> io::Result<Self> {
         Self::open_root_at(path, follow, true)
     }
 
-    /// As [`Self::open_root`], where a link that is the directory's own name counts only if `leads`. Blocks.
+    /// Opens the directory like [`Self::open_root`]; a link as its last component is followed only
+    /// if `leads`. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub(super) fn open_root_at(path: &Path, follow: Follow, leads: bool) -> io::Result<Self> {
         let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         flags.set(OFlags::NOFOLLOW, !leads);
@@ -143,15 +146,16 @@ impl Beneath {
     /// Opens a directory that is no link itself. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn open_exactly(path: &Path) -> io::Result<Self> {
         Self::open_root_at(path, Follow::Never, false)
     }
 
-    /// Opens a directory that this user made, or this machine's root where the server calls root nobody. Blocks.
+    /// Opens a directory that this user made, or this machine's root if the server maps root to
+    /// nobody. Blocks.
     ///
     /// # Errors
-    /// The system's; [`Errno::PERM`] where it is somebody else's.
+    /// The system's errors; [`Errno::PERM`] if it is another user's.
     pub fn open_own(path: &Path) -> io::Result<Self> {
         let opened = Self::open_exactly(path)?;
         let (owner, me) = (fstat(&opened.root)?.st_uid, geteuid());
@@ -162,11 +166,11 @@ impl Beneath {
         }
     }
 
-    /// Opens a directory that somebody else named, over no way through what this process has open, and over no link at all if
-    /// `is_judged`. Blocks.
+    /// Opens a directory that another user named. No route through this process's open files is
+    /// followed, and no link at all if `is_judged`. Blocks.
     ///
     /// # Errors
-    /// The system's; [`Errno::LOOP`] where such a link is on the way.
+    /// The system's errors; [`Errno::LOOP`] if such a link is on the way.
     pub fn open_source(path: &Path, is_judged: bool) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = match is_judged {
@@ -174,7 +178,7 @@ impl Beneath {
             false => ResolveFlags::NO_MAGICLINKS,
         };
         let root = match openat2(CWD, path, flags, Mode::empty(), resolve) {
-            // Before 5.6 the path is as good as who named it.
+            // Before 5.6 the path is as trustworthy as its author.
             Err(Errno::NOSYS) => openat(CWD, path, flags, Mode::empty())?,
             opened => opened?,
         };
@@ -187,21 +191,22 @@ impl Beneath {
         })
     }
 
-    /// Whether the directory is one of the system's own: of `/proc`, `/sys` and the like, which hold no data of anybody. Blocks.
+    /// Returns whether the directory is one of the system's own: of `/proc`, `/sys` and similar
+    /// ones, which hold no user data. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn is_of_system(&self) -> Result<bool, Errno> {
         let kind = fstatfs(&self.root)?.f_type;
         Ok(SYSTEM_FILES.contains(&kind))
     }
 
-    /// Whether somebody removed the directory. Blocks.
+    /// Returns whether the directory was removed. Blocks.
     pub(super) fn is_removed(&self) -> bool {
         fstat(&self.root).is_ok_and(|found| found.st_nlink == 0)
     }
 
-    /// The same as on a kernel that has no `openat2`.
+    /// Emulates a kernel without `openat2`.
     #[must_use]
     pub fn by_steps(self) -> Self {
         Self {
@@ -210,10 +215,11 @@ impl Beneath {
         }
     }
 
-    /// Opens the directory at `path`, which is made with those above it if `make`. Blocks.
+    /// Opens the directory at `path`, which is made with its parents if `make`. Blocks.
     ///
     /// # Errors
-    /// The system's; [`Errno::XDEV`] and [`Errno::LOOP`] where a link leads out or may not be followed.
+    /// The system's errors; [`Errno::XDEV`] and [`Errno::LOOP`] if a link leads out or may not be
+    /// followed.
     pub fn folder(&self, path: &[u8], make: bool) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match self.open(path, flags) {
@@ -229,10 +235,10 @@ impl Beneath {
         }
     }
 
-    /// Tells where `path` leads beneath the directory, links followed; its end need not be there yet. Blocks.
+    /// Resolves `path` beneath the directory, following links; its end need not exist yet. Blocks.
     ///
     /// # Errors
-    /// As [`Beneath::folder`].
+    /// Errors of [`Beneath::folder`].
     pub fn real_path(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
         let (mut there, mut missing) = (path, Vec::new());
         let found = loop {
@@ -256,10 +262,10 @@ impl Beneath {
             .fold(below, |path, name| join(&path, name)))
     }
 
-    /// Opens what lies at `path`. Blocks.
+    /// Opens the file or directory at `path`. Blocks.
     ///
     /// # Errors
-    /// As [`Beneath::folder`].
+    /// Errors of [`Beneath::folder`].
     pub fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         if self.has_openat2 {
@@ -285,7 +291,7 @@ fn open_beneath(
     };
     loop {
         match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
-            // Something on the way was renamed meanwhile.
+            // A directory on the way was renamed meanwhile.
             Err(Errno::AGAIN) => {}
             opened => return opened,
         }
@@ -329,12 +335,12 @@ fn is_link(stat: Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
-/// A path through an open file.
+/// Returns a path through an open file.
 fn through(file: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// Parent and name; the root's name is `.`.
+/// Splits a path into parent and name; the root's name is `.`.
 #[must_use]
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {

@@ -1,4 +1,4 @@
-//! Memory that file content is read into, used again and again.
+//! Reusable memory for file content.
 //!
 //! A fresh block of a megabyte costs the kernel 256 page faults, as much time as filling it.
 
@@ -6,28 +6,28 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Bytes a block has room for, beside [`MARGIN_BYTES`].
+/// Capacity of a block in bytes, beside [`MARGIN_BYTES`].
 pub(super) const BLOCK_ROOM_BYTES: usize = 1 << 20;
 
-/// Room for what a protocol puts around the content.
+/// Bytes for protocol framing around the content.
 const MARGIN_BYTES: usize = 256;
 
-/// Blocks kept for later, all threads together.
+/// Most blocks kept for later, by all threads together.
 const KEPT_MAX: usize = 24;
 
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// A block of memory; goes back to the others when dropped, also as [`Bytes`].
+/// Block of memory; it returns to the others when dropped, also as [`Bytes`].
 #[derive(Debug)]
 pub struct Block {
     bytes: Vec<u8>,
 }
 
 impl Block {
-    /// Bytes of content one block has room for.
+    /// Bytes of content for which one block has room.
     pub const BYTES: usize = BLOCK_ROOM_BYTES;
 
-    /// An empty block.
+    /// Returns an empty block.
     #[must_use]
     pub fn new() -> Self {
         let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -35,13 +35,12 @@ impl Block {
         Self { bytes }
     }
 
-    /// What is in it. Growing beyond its room moves it to other memory.
+    /// Returns its content. Growing beyond its capacity moves it to other memory.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Shares what is in it. What is little is copied, so that it does not hold on to a whole
-    /// block.
+    /// Shares its content. Little content is copied, so that it does not hold on to a whole block.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         if self.bytes.len() < BLOCK_ROOM_BYTES / 8 {

@@ -1,4 +1,4 @@
-//! How exactly file systems keep the times of files.
+//! Resolution of file times in file systems.
 
 use std::{
     collections::HashMap,
@@ -11,8 +11,8 @@ use std::{
 use super::{attributes, entry_of, partial};
 use crate::endpoint::FileTime;
 
-/// Steps that clocks of file systems have, in nanoseconds: none, NTFS and SMB, microseconds and milliseconds of FUSE, exFAT, HFS and
-/// some parallel ones, FAT.
+/// Steps of the clocks of file systems, in nanoseconds: none, NTFS and SMB, microseconds and
+/// milliseconds of FUSE, exFAT, HFS and some parallel ones, FAT.
 const STEPS_NS: [u32; 7] = [
     1,
     100,
@@ -23,22 +23,22 @@ const STEPS_NS: [u32; 7] = [
     2_000_000_000,
 ];
 
-/// The coarsest of them.
+/// Coarsest of them.
 pub(super) const STEP_NS_MAX: u32 = STEPS_NS[STEPS_NS.len() - 1];
 
-/// A time between the steps of all of them.
+/// Time between the steps of all of them.
 const PROBE: FileTime = FileTime {
     secs: 1_000_000_001,
     nanos: 123_456_789,
 };
 
-/// What was learnt of the clocks of file systems, by their device.
+/// Known clocks of file systems, by device.
 #[derive(Debug, Clone, Default)]
 pub struct Clocks(Arc<Mutex<HashMap<u64, Option<u32>>>>);
 
 impl Clocks {
-    /// Returns the step of the times beside `path`, in nanoseconds; `None` where no time can be set. Where nothing can be learnt they
-    /// count as exact. Blocks.
+    /// Returns the step of the times beside `path`, in nanoseconds; `None` if no time can be set.
+    /// An unknown step counts as exact. Blocks.
     #[must_use]
     pub fn step_ns(&self, path: &Path) -> Option<u32> {
         let device = fs::symlink_metadata(path).map_or(0, |found| found.dev());
@@ -49,12 +49,12 @@ impl Clocks {
     }
 }
 
-/// Sets the time of a file that is made for it and removed.
+/// Probes the step by setting the time of a temporary file.
 fn learn(path: &Path) -> std::io::Result<Option<u32>> {
     let probe = partial::own_path(path);
     let file = File::create_new(&probe)?;
     let set = rustix::fs::futimens(&file, &attributes::timestamps(PROBE));
-    // Asked by its name: what is not kept may still be known of what is open.
+    // Queried by its name, since an open file may still show a time that is not kept.
     drop(file);
     let found = fs::symlink_metadata(&probe);
     fs::remove_file(&probe)?;

@@ -7,10 +7,10 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use super::{Posix, beneath::Place, show};
 use crate::{Error, ErrorKind, Locus, Result, endpoint::Boxed};
 
-/// Makes a directory and those above it; says whether it is new. Blocks.
+/// Makes a directory and its parents; returns whether it is new. Blocks.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when something else has the name; the system's otherwise.
+/// [`ErrorKind::Conflict`] if something else has the name; otherwise the system's errors.
 pub fn make_directory(path: &Path) -> Result<bool> {
     let fail = |cause| Error::io("make directory", show(path), cause).at(Locus::Destination);
     match fs::create_dir(path) {
@@ -44,11 +44,11 @@ pub fn make_directory(path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes a directory that will be written to, and those above it; says whether it is new. A link
-/// that leads to a directory will do only if `follow`. Blocks.
+/// Makes a directory that will be written to, and its parents; returns whether it is new. A link
+/// that leads to a directory is accepted only if `follow`. Blocks.
 ///
 /// # Errors
-/// As [`make_directory`].
+/// Errors of [`make_directory`].
 pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
     if !follow && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Err(
@@ -65,8 +65,8 @@ pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
     Ok(new)
 }
 
-/// Lets the owner write into a directory that an earlier run may have sealed. When that is not
-/// ours to do, the files in it say so.
+/// Lets the owner write into a directory that an earlier run may have sealed. Without permission
+/// for that, the files in it report the error.
 fn open_directory(path: &Path) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(found) = rustix::fs::open(path, flags, Mode::empty()) else {
@@ -84,14 +84,14 @@ fn open_directory(path: &Path) {
 }
 
 impl Posix {
-    /// As [`Endpoint::keep_private`](crate::Endpoint::keep_private).
+    /// Restricts a directory, like [`Endpoint::keep_private`](crate::Endpoint::keep_private).
     pub(super) fn hide(&self, path: &[u8], mode: u32) -> Boxed<'_, ()> {
         let (this, path) = (self.clone(), path.to_vec());
         let kept = self.blocking(move || {
             let place = this.directory(&path)?;
             let given = fs::metadata(&place.path).map_or(0, |found| found.mode());
             let mode = Mode::from_raw_mode(mode & given & 0o777 | 0o700);
-            // Where modes are not kept, nothing is kept private either.
+            // If modes are not kept, nothing is kept private either.
             let _ = rustix::fs::chmodat(CWD, &place.path, mode, AtFlags::empty());
             Ok(())
         });

@@ -1,4 +1,4 @@
-//! Writing a local file that nobody sees until it is whole.
+//! Writing of local files that are invisible until they are complete.
 
 use std::{
     fs::{self, File},
@@ -38,10 +38,10 @@ use crate::{
     unkept::Unkept,
 };
 
-/// Pieces of one write call (`UIO_MAXIOV` of Linux).
+/// Most pieces of one write call (`UIO_MAXIOV` of Linux).
 const SLICES_MAX: usize = 1024;
 
-/// An unfinished local file under a hidden name beside its final one.
+/// Unfinished local file under a hidden name beside its final one.
 #[derive(Debug)]
 pub struct Draft {
     file: File,
@@ -49,22 +49,22 @@ pub struct Draft {
     place: Place,
     ledger: Option<Ledger>,
     rules: DraftRules,
-    /// It has its final name, or can't get it any more.
+    /// True if it has its final name, or can't get it any more.
     ended: AtomicBool,
-    /// What lay under the final name when a large file was begun.
+    /// State of the final name when a large file was begun.
     replaces: Option<Look>,
-    /// What another writer left, or still writes, under the name that is tried first.
+    /// File that another writer left, or still writes, under the name that is tried first.
     beside: Option<PathBuf>,
-    /// The kernel lets one thread at a time write to a file. Waiting here sleeps; waiting there
-    /// spins.
+    /// Lock on writes, since the kernel lets one thread at a time write to a file. Waiting here
+    /// sleeps; waiting there spins.
     turn: Mutex<()>,
 }
 
 impl Draft {
-    /// Starts a small file: a crash costs all of it. Blocks.
+    /// Starts a small file: a crash loses all of it. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn small(place: &Place, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
         refuse_special("write", place)?;
         let path = &place.path;
@@ -92,11 +92,11 @@ impl Draft {
         })
     }
 
-    /// Starts a large file or continues it; returns the segments that are there and read back
-    /// well. Blocks.
+    /// Starts or continues a large file; returns the stored segments that read back correctly.
+    /// Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another process writes it; the system's.
+    /// [`ErrorKind::Conflict`] if another process writes it; the system's errors.
     pub fn resumable(
         place: &Place,
         spec: &FileSpec,
@@ -106,10 +106,10 @@ impl Draft {
         Self::continued(place, spec, segment_size, rules, Some(spec.size))
     }
 
-    /// Starts or continues a large file that ends where its last segment will. Blocks.
+    /// Starts or continues a large file of unknown length. Blocks.
     ///
     /// # Errors
-    /// As [`Draft::resumable`].
+    /// Errors of [`Draft::resumable`].
     pub fn open_ended(
         place: &Place,
         spec: &FileSpec,
@@ -161,7 +161,8 @@ impl Draft {
         kept.dedup_by_key(|kept| kept.index);
         let ledger = match Ledger::start_anew(ledger_path(&partial), &head, &kept) {
             Ok(ledger) => Some(ledger),
-            // Another user's lies there: a file that can be sent again can do without.
+            // The name belongs to another user's file: a file that can be sent again needs no
+            // resumable copy.
             Err(cause) if !is_open_ended && is_anothers(&cause) => None,
             Err(cause) => return Err(fail(cause)),
         };
@@ -183,29 +184,29 @@ impl Draft {
         Ok((draft, segments))
     }
 
-    /// Where the unfinished copy of `path` lies that comes from `origin`.
+    /// Returns the path of the unfinished copy of `path` from `origin`.
     #[must_use]
     pub fn partial_path(path: &Path, origin: &str) -> PathBuf {
         partial_path(path, origin)
     }
 
-    /// What people call its final path.
+    /// Returns its final path for messages.
     pub(super) fn shown(&self) -> &Path {
         self.place.shown()
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Writes all of `bytes` at `offset` and, unless the rules say not to, reads each block back
-    /// while it is in the processor's cache and compares it. Blocks.
+    /// Writes all of `bytes` at `offset`. Unless the rules forbid it, each block is read back while
+    /// it is in the processor's cache, and compared. Blocks.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::Full`] says that a second run continues. [`ErrorKind::Corrupt`]
-    /// when what was written reads back differently.
+    /// The system's errors; [`ErrorKind::Full`] says that a second run continues.
+    /// [`ErrorKind::Corrupt`] if the bytes read back differently.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         if !self.rules.verify {
             let written = self.file.write_all_at(bytes, offset);
@@ -226,7 +227,7 @@ impl Draft {
     /// threads that write to the file wait. Blocks.
     ///
     /// # Errors
-    /// As [`Draft::write_at`].
+    /// Errors of [`Draft::write_at`].
     pub fn write_pieces(&self, pieces: &[Bytes], mut offset: u64) -> Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.rules.verify {
@@ -267,20 +268,20 @@ impl Draft {
             .at(Locus::Destination))
     }
 
-    /// Makes the file `size` long, holes where nothing is written. Blocks.
+    /// Sets the size of the file, with holes where nothing is written. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.file
             .set_len(size)
             .map_err(|cause| failed("write", self.shown(), cause))
     }
 
-    /// Notes that a segment is there. Blocks.
+    /// Notes that a segment is stored. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn record(&self, index: u64, sum: Checksum) -> Result<()> {
         match &self.ledger {
             Some(ledger) => ledger
@@ -290,10 +291,10 @@ impl Draft {
         }
     }
 
-    /// Flushes what was written, and the record of it, to the disk. Blocks.
+    /// Flushes the written bytes and their record to the disk. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn settle(&self) -> Result<()> {
         let fail = |cause| failed("write", self.shown(), cause);
         self.hear(self.file.sync_data())?;
@@ -303,19 +304,22 @@ impl Draft {
         }
     }
 
-    /// Gives the file its mode, its mtime and its final name, and tells which of the first two the file system does not keep. Blocks.
+    /// Gives the file its mode, its mtime and its final name, and returns which of the first two
+    /// the file system does not keep. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another writer took its place, or gave something else its final name meanwhile; the system's. A
-    /// small one, and one of which the file system lost bytes, is then removed.
+    /// [`ErrorKind::Conflict`] if another writer replaced it, or gave something else its final name
+    /// meanwhile; the system's errors. A small file, and one that lost bytes in the file system, is
+    /// then removed.
     pub fn publish(&self, spec: &FileSpec) -> Result<Unkept> {
         self.publish_with(spec, self.rules.fsync)
     }
 
-    /// As [`Draft::publish`], flushed to the disk if `fsync` whatever the rules say. Blocks.
+    /// Publishes like [`Draft::publish`], flushed to the disk if `fsync` whatever the rules say.
+    /// Blocks.
     ///
     /// # Errors
-    /// As [`Draft::publish`].
+    /// Errors of [`Draft::publish`].
     pub fn publish_with(&self, spec: &FileSpec, fsync: bool) -> Result<Unkept> {
         let fail = |cause| failed("write", self.shown(), cause);
         let taken = || self.conflict("another posthaste wrote it meanwhile");
@@ -323,7 +327,7 @@ impl Draft {
             return Err(taken());
         }
         let refused = self.set_attributes(spec).map_err(|cause| {
-            // Not every file system can do that to what has no name any more.
+            // Not every file system supports that for a file without a name.
             let is_there = is_at(&self.file, &self.partial);
             if is_there { fail(cause) } else { taken() }
         })?;
@@ -335,7 +339,8 @@ impl Draft {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Err(taken()),
             found => found.map_err(fail)?,
         };
-        // Under its name, what has this size and time holds the same bytes, whoever wrote it: most often that is seen at one look.
+        // A file under its name with this size and time holds the same bytes, whoever wrote it: one
+        // check usually shows that.
         let is_same = self.ledger.is_none() && found.len() == spec.size && spec.mtime.is_some();
         let is_same = is_same && mtime_of(&found) == spec.mtime;
         if !is_same && !is_at(&self.file, &self.partial) {
@@ -355,7 +360,7 @@ impl Draft {
             ledger.remove();
         }
         if let Some(beside) = &self.beside {
-            // Left by who was killed; whoever still writes it is told that its place was taken.
+            // Left by a killed writer; one that still writes it learns that it was replaced.
             let _ = fs::remove_file(beside);
         }
         if fsync && let Some(parent) = self.place.path.parent() {
@@ -379,7 +384,7 @@ impl Draft {
         }
         let renamed = renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
         let linked = match renamed.map_err(io::Error::from) {
-            // Not every file system can: there a second name is given, and the first taken away.
+            // Not every file system can: there a second name is given, and the first removed.
             Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
                 fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
             }
@@ -387,7 +392,7 @@ impl Draft {
         };
         match linked {
             Ok(()) => Ok(()),
-            // One that can do neither is looked at.
+            // On one that can do neither, the target is checked first.
             Err(_) if to.symlink_metadata().is_err() => fs::rename(from, to).map_err(fail),
             Err(_) => Err(self.conflict("something else got this name meanwhile")),
         }
@@ -395,7 +400,7 @@ impl Draft {
 
     fn set_attributes(&self, spec: &FileSpec) -> io::Result<Unkept> {
         if spec.mode.is_none() {
-            // It was made for nobody else to read. Where modes are not kept, nothing of the source's is lost.
+            // It was made private. If modes are not kept, nothing of the source's mode is lost.
             let usual = Mode::from_raw_mode(usual_mode(&self.place.path)?);
             let _ = rustix::fs::fchmod(&self.file, usual);
         }
@@ -405,7 +410,8 @@ impl Draft {
         Ok(attributes::set((mode, set_mode), (spec.mtime, set_times))?)
     }
 
-    /// Hears what the file system says of bytes that it took before. It says so once, so one that lost some is given up for good.
+    /// Handles the file system's report on bytes that it accepted before. It reports once, so a
+    /// file that lost some is given up permanently.
     fn hear(&self, said: io::Result<()>) -> Result<()> {
         said.map_err(|cause| {
             self.ended.store(true, Ordering::Relaxed);
@@ -438,7 +444,8 @@ impl Draft {
 }
 
 impl Drop for Draft {
-    /// A small file that did not get its final name is of no use, and neither is a record of bytes that the file system lost.
+    /// A small file without its final name is useless, and so is a record of bytes that the file
+    /// system lost.
     fn drop(&mut self) {
         let is_left = !*self.ended.get_mut();
         if is_left && (self.ledger.is_none() || flush(&self.file).is_err()) {
@@ -447,7 +454,7 @@ impl Drop for Draft {
     }
 }
 
-/// Whether a file can't be made as another user's lies under its name.
+/// Returns whether a file can't be made because another user's has its name.
 fn is_anothers(cause: &io::Error) -> bool {
     matches!(
         cause.kind(),
@@ -455,7 +462,7 @@ fn is_anothers(cause: &io::Error) -> bool {
     )
 }
 
-/// The bytes segment `index` covers.
+/// Returns the bytes that segment `index` covers.
 #[must_use]
 pub fn segment_range(index: u64, segment_size: u64, size: u64) -> Range<u64> {
     let start = index.saturating_mul(segment_size).min(size);
@@ -569,7 +576,7 @@ mod tests {
         assert_eq!(begin().unwrap_err().kind(), ErrorKind::Conflict);
         first.write_at(b"123456789", 0).unwrap();
         first.publish(&spec).unwrap();
-        // The first still holds its lock, on what is no draft any more.
+        // The first still holds its lock, on a file that is no draft any more.
         let (second, kept) = begin().unwrap();
         assert!(kept.is_empty());
         drop((first, second));

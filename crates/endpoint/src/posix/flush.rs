@@ -1,4 +1,4 @@
-//! What a file system says of writes only when a file is closed, and what it holds then.
+//! Errors of writes that a file system reports only when a file is closed, and its state then.
 
 #![expect(unsafe_code, reason = "std and rustix drop what close returns")]
 
@@ -16,20 +16,21 @@ use rustix::fs::{Advice, fadvise};
 
 /// Returns the error that closing `file` would end with, if any. The file stays open.
 ///
-/// Quota on NFS and a failed upload of a FUSE file system are told by `close` alone (close(2), notes). Each descriptor of
-/// an open file is flushed when it is closed, so a copy of this one tells it.
+/// Only `close` reports an exceeded quota on NFS and a failed upload of a FUSE file system
+/// (close(2), notes). Each descriptor of an open file is flushed when it is closed, so closing a
+/// duplicate reports it.
 ///
 /// # Errors
-/// The system's: some of what was written is lost.
+/// The system's error: some written bytes are lost.
 pub fn flush(file: impl AsFd) -> io::Result<()> {
     close(file.as_fd().try_clone_to_owned()?)
 }
 
-/// Closes a file and returns the error that ends with, if any. Some file systems tell it once: whichever descriptor of the file is
-/// closed first hears it, so each one that was written by has to be closed like this.
+/// Closes a file and returns the resulting error. Some file systems report it once, to the
+/// descriptor that is closed first. So each descriptor used for writing has to be closed this way.
 ///
 /// # Errors
-/// As [`flush`].
+/// Errors of [`flush`].
 pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
     let descriptor = file.into().into_raw_fd();
     // SAFETY: the descriptor was owned here, nobody else knows it, and it is not used again.
@@ -39,11 +40,11 @@ pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
     }
 }
 
-/// Puts a file on the disk and drops what the kernel holds of it: whoever reads it next hears the file system, as far as that keeps no
-/// cache of its own. Blocks.
+/// Flushes a file to the disk and drops the kernel's cache of it: the next read reaches the file
+/// system, unless that has a cache of its own. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn drop_cached(path: &Path) -> io::Result<()> {
     let mut options = File::options();
     let file = options
@@ -51,7 +52,7 @@ pub fn drop_cached(path: &Path) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     file.sync_data()?;
-    // Advice alone: where it is not taken, what is read may come from memory.
+    // Only advice: if it is ignored, reads may come from memory.
     let _ = fadvise(&file, 0, None, Advice::DontNeed);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Where files are written and read: beneath a root, and through no link.
+//! Places for writing and reading files: beneath a root, and through no link.
 
 use std::{
     ffi::OsStr,
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
-/// The directories that files are written to or read from lately.
+/// Directories recently used for writing or reading files.
 #[derive(Debug, Default)]
 pub(super) struct Ground {
     root: Mutex<Option<Arc<Beneath>>>,
     last: Mutex<Option<Last>>,
 }
 
-/// The directory that was used last. Files come in order, so the next one is likely there too.
+/// Directory that was used last. Files come in order, so the next one is likely there too.
 #[derive(Debug)]
 struct Last {
     path: Vec<u8>,
@@ -32,11 +32,11 @@ struct Last {
     opened: Instant,
 }
 
-/// A directory that was opened so long ago may have been moved away.
+/// Time after which an open directory may have been moved away.
 const OPENED_MAX: Duration = Duration::from_secs(1);
 
 impl Ground {
-    /// Where `path` below `root` is; directories above it are made if `make`. Blocks.
+    /// Returns the place of `path` below `root`; its parents are made if `make`. Blocks.
     pub(super) fn place(&self, root: &Path, path: &[u8], make: bool) -> Result<Place> {
         let plain = below(root, path);
         let (parent, name) = split(path);
@@ -51,7 +51,7 @@ impl Ground {
         Ok(Place::within(folder, name).called(plain))
     }
 
-    /// The directory at `path` below `root` itself. Blocks.
+    /// Opens the directory at `path` below `root` itself. Blocks.
     pub(super) fn directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         if path.is_empty() {
@@ -63,8 +63,8 @@ impl Ground {
         Ok(Place::opened(found).called(plain))
     }
 
-    /// Where `path` below `root` is, to be read: beneath the directory that was opened first, whatever came to be in a place of it.
-    /// Blocks.
+    /// Returns the place of `path` below `root` for reading: beneath the directory that was opened
+    /// first, even if its name was replaced. Blocks.
     pub(super) fn source(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         let (parent, name) = split(path);
@@ -73,7 +73,7 @@ impl Ground {
         Ok(Place::within(folder, name).called(plain))
     }
 
-    /// The directory at `path` below `root`, to be listed. Blocks.
+    /// Opens the directory at `path` below `root`, to be listed. Blocks.
     pub(super) fn source_directory(&self, root: &Path, path: &[u8]) -> Result<Place> {
         let plain = below(root, path);
         let beneath = self.beneath(root);
@@ -84,7 +84,7 @@ impl Ground {
         Ok(Place::opened(found).called(plain))
     }
 
-    /// The root, where it was opened and nobody removed it since.
+    /// Returns the root, if it was opened and not removed since.
     fn known(&self) -> Option<Arc<Beneath>> {
         let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         known.clone().filter(|known| !known.is_removed())
@@ -94,7 +94,7 @@ impl Ground {
         if let Some(known) = self.known() {
             return Ok(known);
         }
-        // A link that came to its place is none that anybody named.
+        // Nobody named a link that replaced it.
         let is_first = {
             let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
             known.is_none()
@@ -102,7 +102,7 @@ impl Ground {
         let opened = Beneath::open_root_at(root, Follow::Never, is_first);
         let opened = opened.map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))?;
         let mut known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever was faster opened the same.
+        // A faster thread opened the same directory.
         let first = known.take().filter(|known| !known.is_removed());
         let opened = first.unwrap_or_else(|| Arc::new(opened));
         Ok(Arc::clone(known.insert(opened)))
@@ -126,7 +126,7 @@ impl Ground {
     }
 }
 
-/// What is said of a path that can't be come to.
+/// Returns the error for a path that can't be reached.
 fn on_the_way(path: &Path, cause: Errno) -> Error {
     let error = match cause {
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR => {
@@ -139,7 +139,7 @@ fn on_the_way(path: &Path, cause: Errno) -> Error {
     error.at(Locus::Destination)
 }
 
-/// Whether who asks for a list of it named a file, or something below one.
+/// Returns whether a path to be listed is a file, or something below one.
 fn is_or_lies_in_file(path: &Path) -> bool {
     match std::fs::symlink_metadata(path) {
         Ok(found) => found.is_file(),
@@ -147,7 +147,7 @@ fn is_or_lies_in_file(path: &Path) -> bool {
     }
 }
 
-/// What is said of a path that can't be read.
+/// Returns the error for a path that can't be read.
 fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
     let error = match cause {
         Errno::NOTDIR if operation == "list" && is_or_lies_in_file(path) => {
@@ -162,7 +162,7 @@ fn no_source(operation: &'static str, path: &Path, cause: Errno) -> Error {
     error.at(Locus::Source)
 }
 
-/// The path of a name below `root`.
+/// Returns the path of a name below `root`.
 pub(super) fn below(root: &Path, path: &[u8]) -> PathBuf {
     if path.is_empty() {
         return root.to_owned();

@@ -12,17 +12,17 @@ use rustix::{fs::AtFlags, io::Errno};
 use super::{Place, attributes, partial, show, special};
 use crate::{Error, ErrorKind, FileSpec, Locus, Result, unkept::Unkept};
 
-/// Makes a symbolic link under its final name, replacing a file or link, and tells what of it the file system refuses to keep.
-/// Blocks.
+/// Makes a symbolic link under its final name, replacing a file or link, and returns the attributes
+/// that the file system refuses to keep. Blocks.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where the file system has no links; the system's.
+/// [`ErrorKind::Unsupported`] if the file system has no links; the system's errors.
 pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> {
     special::refuse_special("make link", &Place::plain(path.to_owned()))?;
     let fail = |cause| Error::io("make link", show(path), cause).at(Locus::Destination);
     let draft = partial::own_path(path);
     rustix::fs::symlink(OsStr::from_bytes(target), &draft).map_err(|cause| match cause {
-        // What symlink(2) says of file systems that have none.
+        // Errors of symlink(2) on file systems without links.
         Errno::PERM | Errno::NOSYS | Errno::NOTSUP | Errno::INVAL => {
             Error::new(ErrorKind::Unsupported, "make link", show(path))
                 .cause(cause)
@@ -45,10 +45,10 @@ pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> 
     })
 }
 
-/// Where a symbolic link points. Blocks.
+/// Returns the target of a symbolic link. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn read_link(path: &Path) -> Result<Vec<u8>> {
     let target = fs::read_link(path)
         .map_err(|cause| Error::io("read link", show(path), cause).at(Locus::Source))?;

@@ -15,15 +15,15 @@ use crate::{
 /// Entries of one listing page: a directory of any size costs this much memory.
 const PAGE_ENTRIES: usize = 512;
 
-/// Lists a directory page by page.
+/// Listing of a directory, page by page.
 pub struct PosixListing {
-    /// Nothing once it failed: the rest would seem to be the whole.
+    /// Rest of the directory; none after a failure, since the rest would seem complete.
     pages: Option<fs::ReadDir>,
-    /// Read when it was opened: most directories are small, and this saves a change of threads.
+    /// First page, read at opening: most directories are small, and this saves a change of threads.
     first: Option<Vec<Entry>>,
-    /// That was all.
+    /// True at the end.
     ended: bool,
-    /// The first name that can't be looked at, told when the others were, with how many there are.
+    /// First name that can't be examined, reported after the others, with the number of such names.
     unseen: Option<(Error, u64)>,
     path: PathBuf,
     follow: bool,
@@ -34,12 +34,12 @@ impl PosixListing {
     /// Opens the directory and reads its first page. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
         Self::acting(Actor::oneself(), &Place::plain(path), follow)
     }
 
-    /// The same; further pages are read with these rights.
+    /// Opens the directory with these rights, which also apply to further pages.
     pub(super) fn acting(actor: Actor, place: &Place, follow: bool) -> Result<Self> {
         let path = place.shown().to_owned();
         let mut pages = fs::read_dir(&place.path)

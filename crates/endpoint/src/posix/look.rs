@@ -1,4 +1,4 @@
-//! What lies under a name.
+//! Examination of the file behind a name.
 
 use std::{
     fs::{self, FileType},
@@ -10,7 +10,8 @@ use std::{
 use super::{entry_of, show};
 use crate::{Entry, Error, Result};
 
-/// What a path looks like from outside, to see whether something else came there. SMB and others may number files anew each time.
+/// Visible identity of a path, to detect a replacement. SMB and others may number files anew each
+/// time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Look(Option<(FileType, u64, i64, i64)>);
 
@@ -29,10 +30,10 @@ impl Look {
     }
 }
 
-/// What the system says about a path. Blocks.
+/// Returns the system's entry for a path. Blocks.
 ///
 /// # Errors
-/// Any of the system's but "not found", which is `None`.
+/// Any of the system's errors but "not found", which is `None`.
 pub fn stat(path: &Path, follow: bool) -> Result<Option<Entry>> {
     let found = if follow {
         fs::metadata(path)

@@ -1,39 +1,39 @@
-//! Whose an unfinished copy is, where file systems have no locks that all hosts heed.
+//! Owners of unfinished copies, on file systems without locks that all hosts respect.
 
 use std::{fmt, fs, process, sync::LazyLock};
 
 use crate::clock;
 
-/// A copy that another host wrote to so lately may still be written, in seconds.
+/// Time since another host's last write during which it may still write a copy, in seconds.
 const QUIET_S: i64 = 60;
 
-/// A process on a host.
+/// Process on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// Which boot of which machine, and which processes are seen there.
+    /// Boot of a machine, and the processes visible there.
     host: String,
     process: u32,
-    /// When it began, as the kernel counts: numbers of processes are given again.
+    /// Start of the process, in kernel ticks: process numbers are reused.
     began: String,
 }
 
-/// What a writer may do with an unfinished copy that is there.
+/// Rights of a writer to an existing unfinished copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Nobody else writes it.
+    /// No other writer.
     Goes,
-    /// Somebody else may write it.
+    /// Another writer is possible.
     Waits,
-    /// Somebody else may hold it open: a copy of one's own is certain to be nobody else's.
+    /// Another process may hold it open: only a new copy is certain to have no other writer.
     Anew,
 }
 
 impl Owner {
-    /// This process.
+    /// Returns this process.
     pub(super) fn oneself() -> &'static Self {
         static ONESELF: LazyLock<Owner> = LazyLock::new(|| {
             let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-            // Where processes are not seen, as in another container, their numbers tell nothing.
+            // In another container processes are not visible, so their numbers mean nothing.
             let seen = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
             let host = format!("{boot}{}", seen.display());
             Owner {
@@ -54,8 +54,8 @@ impl Owner {
         })
     }
 
-    /// Whether a copy that `owner` wrote last, as its ledger says, at `written` in seconds since the epoch, is this process's now.
-    /// `is_locked` where it holds a lock on it.
+    /// Returns whether a copy is this process's now. Its ledger says that `owner` wrote it last, at
+    /// `written` in seconds since the epoch. `is_locked` if this process holds a lock on it.
     pub(super) fn may_write(owner: Option<&str>, is_locked: bool, written: i64) -> Claim {
         let Some(owner) = owner.and_then(Self::parse) else {
             return Claim::Goes;
@@ -73,7 +73,7 @@ impl Owner {
         }
     }
 
-    /// Whether it still runs on this host.
+    /// Returns whether it still runs on this host.
     fn is_running(&self) -> bool {
         began(self.process).is_some_and(|began| began == self.began)
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// When a process began, in ticks since the host started.
+/// Returns the start of a process, in ticks since the host started.
 fn began(process: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in brackets may hold anything; the time is the 22nd word, the 20th after it.
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(may_write(&far, true, 0), Claim::Waits);
         assert_eq!(may_write(&far, true, 3600), Claim::Goes);
         assert_eq!(may_write(&far, false, 3600), Claim::Anew);
-        // Of older releases.
+        // Ledgers of older releases.
         assert_eq!(Owner::may_write(Some("-"), true, now), Claim::Goes);
     }
 }

@@ -1,4 +1,4 @@
-//! Unfinished copies of local files: their names, and whose they are.
+//! Unfinished copies of local files: their names and their owners.
 
 use std::{
     cell::RefCell,
@@ -30,21 +30,21 @@ use crate::{
     ledger::{Head, Kept, Ledger},
 };
 
-/// Times that an unfinished copy is opened until it is nobody else's.
+/// Attempts to open an unfinished copy that no other process has.
 const OPENED_MAX: u32 = 8;
 
-/// The path of the unfinished copy of `path`.
+/// Returns the path of the unfinished copy of `path`.
 pub(super) fn partial_path(path: &Path, origin: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     path.with_file_name(OsString::from_vec(partial_name(name.as_bytes(), origin)))
 }
 
-/// A path beside `path` that nobody else writes to.
+/// Returns a path beside `path` that nobody else writes to.
 pub(super) fn own_path(path: &Path) -> PathBuf {
     partial_path(path, &new_word())
 }
 
-/// Where the record of an unfinished copy lies.
+/// Returns the path of the record of an unfinished copy.
 pub(super) fn ledger_path(partial: &Path) -> PathBuf {
     let text = partial.as_os_str().as_bytes();
     let stem = text.strip_suffix(PARTIAL_SUFFIX.as_bytes()).unwrap_or(text);
@@ -53,7 +53,8 @@ pub(super) fn ledger_path(partial: &Path) -> PathBuf {
     ))
 }
 
-/// Whether an open file lies under this path. SMB and others may number it anew each time; then what it is like tells.
+/// Returns whether an open file lies under this path. SMB and others may number it anew each time;
+/// then its attributes decide.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let number = |it: &Metadata| (it.dev(), it.ino());
     let looks = |it: &Metadata| (it.len(), it.mtime(), it.mtime_nsec());
@@ -63,11 +64,11 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
     number(&there) == number(&opened) || looks(&there) == looks(&opened)
 }
 
-/// An unfinished copy, open for writing.
+/// Unfinished copy, open for writing.
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    /// What its record says is there.
+    /// Segments in its record.
     pub(super) kept: Vec<Kept>,
 }
 
@@ -80,14 +81,14 @@ impl Opened {
         }
     }
 
-    /// Makes one that is certain to be nobody else's.
+    /// Makes a copy that is certain to have no other writer.
     fn own(path: &Path) -> io::Result<Self> {
         let partial = own_path(path);
         Ok(Self::new(create_own(&partial)?, partial))
     }
 }
 
-/// Makes an unfinished copy that is not there yet. Nobody else may read it until it has its final name.
+/// Makes a new unfinished copy. Nobody else may read it until it has its final name.
 pub(super) fn create_own(partial: &Path) -> io::Result<File> {
     create(partial, 0o600)
 }
@@ -98,10 +99,11 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
     options.open(path)
 }
 
-/// Returns the mode that a new file beside `path` gets from the umask or its directory's access list.
+/// Returns the mode that a new file beside `path` gets from the umask or its directory's access
+/// list.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub(super) fn usual_mode(path: &Path) -> io::Result<u32> {
     type Known = (PathBuf, u32, u32);
     if let Some(mode) = published_mode(0o666) {
@@ -126,11 +128,12 @@ pub(super) fn usual_mode(path: &Path) -> io::Result<u32> {
     })
 }
 
-/// What lies under the name of an unfinished copy.
+/// File under the name of an unfinished copy.
 enum There {
-    /// A file of this user's own, under no other name.
+    /// File of this user, under no other name.
     Own(File),
-    /// Another user's, a link, or what has a second name: somebody may have put it there to be written to or read.
+    /// Another user's file, a link, or a file with a second name: an attacker may have put it there
+    /// to be written to or read.
     Foreign,
     /// Nothing any more.
     Nothing,
@@ -168,7 +171,7 @@ fn look(partial: &Path, path: &Path) -> io::Result<There> {
     })
 }
 
-/// The user that the file system says new files are of: NFS and SMB may make everybody one.
+/// Returns the owner that the file system gives to new files: NFS and SMB may map all users to one.
 fn given_owner(path: &Path) -> io::Result<u32> {
     let Opened { file, path, .. } = Opened::own(path)?;
     let made = file.metadata();
@@ -176,12 +179,12 @@ fn given_owner(path: &Path) -> io::Result<u32> {
     Ok(made?.uid())
 }
 
-/// Opens the unfinished copy of `path` that comes from `origin`, or begins it. It is continued only where `is_same` says that its
-/// record is of the very same bytes: then whoever else might still write to it writes the same. All else that is there is left
-/// alone or loses its name, and is never written to.
+/// Opens or begins the unfinished copy of `path` from `origin`. It is continued only if `is_same`
+/// confirms that its record is of the very same bytes: then any other writer writes the same. Any
+/// other existing file is left alone or unlinked, and is never written to.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] while another process writes it; the system's.
+/// [`ErrorKind::Conflict`] while another process writes it; the system's errors.
 pub(super) fn begin(path: &Path, origin: &str, is_same: impl Fn(&Head) -> bool) -> Result<Opened> {
     let fail = |cause| failed("write", path, cause);
     let partial = partial_path(path, origin);
@@ -198,7 +201,8 @@ pub(super) fn begin(path: &Path, origin: &str, is_same: impl Fn(&Head) -> bool) 
             Err(cause) => return Err(fail(cause)),
         };
         let is_locked = lock(&file, path)?;
-        // Whoever wrote it before may have given it its final name between the two calls: then it is no draft any more.
+        // Its earlier writer may have published it between the two calls: then it is no draft any
+        // more.
         if !is_at(&file, &partial) {
             continue;
         }
@@ -210,19 +214,19 @@ pub(super) fn begin(path: &Path, origin: &str, is_same: impl Fn(&Head) -> bool) 
         let record = Ledger::load_of(&ledger_path(&partial), found.uid());
         let owner = record.as_ref().map(|(head, _)| head.token.as_str());
         match (Owner::may_write(owner, is_locked, found.mtime()), record) {
-            // Whoever takes over from a machine that went away may go on in a minute.
+            // A successor of a machine that failed may continue in a minute.
             (Claim::Waits, _) => return Err(taken(path).status_is(Status::Temporary)),
             (Claim::Goes, Some((head, kept))) if is_same(&head) => {
                 return Ok(Opened { kept, ..opened });
             }
-            // Its own writer, if it is still there, writes to what has no name any more.
+            // Its own writer, if it still runs, writes to a file that has no name any more.
             (Claim::Goes | Claim::Anew, _) => fs::remove_file(&partial).map_err(fail)?,
         }
     }
     Err(taken(path))
 }
 
-/// Locks an unfinished copy; says whether there are locks.
+/// Locks an unfinished copy; returns whether there are locks.
 fn lock(file: &File, path: &Path) -> Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

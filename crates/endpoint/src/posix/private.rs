@@ -1,28 +1,28 @@
-//! Who may read what a process makes.
+//! Privacy of the files that a process makes.
 
 use std::sync::OnceLock;
 
 use rustix::{fs::Mode, process::umask};
 
-/// The mode bits that new files of this process did not get before.
+/// Mode bits that new files of this process lacked before.
 static BEFORE: OnceLock<u32> = OnceLock::new();
 
-/// Makes everything that this process makes from now on its user's alone, as long as nobody gives it another mode. For servers: what
-/// they keep is nobody else's to read.
+/// Makes all new files of this process private to its user, unless they are given another mode. For
+/// servers, whose files nobody else may read.
 pub fn keep_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
-    // Said twice, the first one counts.
+    // On a second call the first value counts.
     let _ = BEFORE.set(before.as_raw_mode());
 }
 
-/// Whether a mode lets others do less than those of directories that are made without one most often do.
+/// Returns whether a mode grants others less than the usual default of directories.
 #[must_use]
 pub fn hides(mode: u32) -> bool {
     mode & 0o055 != 0o055
 }
 
-/// Returns the mode of what is published without one of its own, where the process keeps to itself what it makes: `all` less what its
-/// user's umask takes away.
+/// Returns the mode for a published file without one of its own, if the process keeps its files
+/// private: `all` without the bits of its user's umask.
 #[must_use]
 pub fn published_mode(all: u32) -> Option<u32> {
     BEFORE.get().map(|before| all & !before)

@@ -1,14 +1,14 @@
-//! Where paths lead, whatever links are on the way.
+//! Resolution of paths through all links.
 
 use std::path::{Path, PathBuf};
 
 use super::show;
 use crate::{Error, Result};
 
-/// Returns where a path leads, of which the end may not exist yet. Blocks.
+/// Resolves a path, whose end may not exist yet. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn real_path(path: &Path) -> Result<PathBuf> {
     let fail = |cause| Error::io("look at", show(path), cause);
     let absolute = std::path::absolute(path).map_err(fail)?;

@@ -1,19 +1,20 @@
-//! The rules by which files are written, here and elsewhere.
+//! Rules for writing files, here and elsewhere.
 
-/// How unfinished files are treated.
+/// Rules for unfinished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftRules {
-    /// Read back what was written and compare checksums.
+    /// True to read files back after writing and compare checksums.
     pub verify: bool,
-    /// Flush each file to the disk before it gets its final name.
+    /// True to flush each file to the disk before it gets its final name.
     pub fsync: bool,
-    /// What has a file's final name is replaced; otherwise the file is refused.
+    /// True to replace an existing file under the final name; otherwise the new file is refused.
     pub replaces: bool,
 }
 
 impl DraftRules {
-    /// The rules for bytes that come from a network: they were summed as they came and the sum is
-    /// compared with the sender's, which reading them back from the page cache would not add to.
+    /// Returns the rules for bytes from a network. They were hashed as they arrived and the
+    /// checksum is compared with the sender's; reading them back from the page cache would add
+    /// nothing.
     #[must_use]
     pub fn of_received(self) -> Self {
         Self {

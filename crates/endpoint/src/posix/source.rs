@@ -1,4 +1,4 @@
-//! Reading a local file that may change under us.
+//! Reading of local files that may change meanwhile.
 
 use std::{
     cell::RefCell,
@@ -28,10 +28,11 @@ use crate::{
 /// Longest file without a size, in bytes: it is held whole.
 pub(crate) const UNTOLD_BYTES_MAX: u64 = 16 << 20;
 
-/// Files that occupy nothing may have another size than they say up to here, in bytes: those of /sys say a page.
+/// Reported size up to which files that occupy nothing may have another one, in bytes: those of
+/// /sys report a page.
 const PAGE_BYTES: u64 = 4096;
 
-/// Bytes read in vain that cost less than to zero the memory of a read.
+/// Excess bytes of a read that cost less than zeroing its memory.
 const OVERREAD_BYTES_MAX: usize = 4096;
 
 thread_local! {
@@ -46,35 +47,37 @@ pub(crate) fn with_block<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// A local file open for reading, and how it looked at that moment.
+/// Local file open for reading, and its attributes at that moment.
 #[derive(Debug)]
 pub struct SourceFile {
     file: File,
     entry: Entry,
     path: PathBuf,
     sparse: bool,
-    /// When anything of it changed last, be it a time that was put back.
+    /// Last change of any of it, even if its mtime was set back.
     changed: (i64, i64),
-    /// All that it holds, where what is said of its size may not be so: files of /proc say 0, those of /sys a page.
+    /// Whole content, if its reported size may be wrong: files of /proc report 0, those of /sys a
+    /// page.
     untold: Option<Vec<u8>>,
 }
 
 impl SourceFile {
-    /// Opens the file. A link that took its place after it was listed is only followed if `follow`. Blocks.
+    /// Opens the file. A link that replaced it after it was listed is only followed if `follow`.
+    /// Blocks.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::Changed`] when it is no file any more.
+    /// The system's errors; [`ErrorKind::Changed`] if it is no file any more.
     pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
         Self::open_at(&Place::plain(path), follow)
     }
 
-    /// The same of a place. Blocks.
+    /// Opens the file at a place. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::open`].
+    /// Errors of [`SourceFile::open`].
     pub fn open_at(place: &Place, follow: bool) -> Result<Self> {
         let path = place.shown().to_owned();
-        // A pipe that took the file's place must not hang us.
+        // A pipe that replaced the file must not hang us.
         let mut flags = OFlags::NONBLOCK;
         if !follow {
             flags |= OFlags::NOFOLLOW;
@@ -101,7 +104,8 @@ impl SourceFile {
             return Err(is_none());
         }
         if entry.size > RECEIVED_SEGMENT_BYTES_MIN {
-            // A copy of it may be continued by another run. What was put in its place with the same time and size has not this one.
+            // Another run may continue a copy of it. A replacement with the same time and size has
+            // another version.
             entry.version = Some(format!("{}.{}", metadata.ctime(), metadata.ctime_nsec()).into());
         }
         let sparse = metadata.blocks() * 512 < metadata.len();
@@ -120,7 +124,7 @@ impl SourceFile {
         Ok(source)
     }
 
-    /// Reads what a file holds, whatever it says. For one that is empty this is one call.
+    /// Reads a file's content regardless of its reported size. For an empty one this is one call.
     fn hold_untold(&mut self) -> Result<()> {
         let mut untold = Vec::new();
         let reading = Read::take(&self.file, UNTOLD_BYTES_MAX + 1).read_to_end(&mut untold);
@@ -137,19 +141,19 @@ impl SourceFile {
         Ok(())
     }
 
-    /// As it was when opened.
+    /// Returns its entry when it was opened.
     #[must_use]
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether it occupies less than its size.
+    /// Returns whether it occupies less than its size.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         self.sparse
@@ -158,7 +162,7 @@ impl SourceFile {
     /// Fills `block` from `offset`. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] when the file has become shorter; the system's.
+    /// [`ErrorKind::Changed`] if the file has become shorter; the system's errors.
     pub fn read_at(&self, block: &mut [u8], offset: u64) -> Result<()> {
         if let Some(untold) = &self.untold {
             let start = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -174,7 +178,8 @@ impl SourceFile {
         })
     }
 
-    /// The first range of data at or after `from` and before `to`; holes lie between. Blocks.
+    /// Returns the first range of data at or after `from` and before `to`; holes lie between.
+    /// Blocks.
     #[must_use]
     pub fn next_data(&self, from: u64, to: u64) -> Option<Range<u64>> {
         if from >= to {
@@ -195,12 +200,12 @@ impl SourceFile {
         Some(start..end.min(to))
     }
 
-    /// Fails unless its size and all of its times are what they were when it was opened. Blocks.
+    /// Fails unless its size and all of its times are unchanged since it was opened. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Changed`].
     pub fn confirm(&self) -> Result<()> {
-        // What is held was read at once, and its time may be that of each look.
+        // Held content was read at once, and its time may be that of each check.
         if self.untold.is_some() {
             return Ok(());
         }
@@ -226,7 +231,7 @@ impl SourceFile {
     /// Reads the whole file, for small ones. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::read_at`] and [`SourceFile::confirm`].
+    /// Errors of [`SourceFile::read_at`] and [`SourceFile::confirm`].
     pub fn read_whole(&self) -> Result<Whole> {
         let size = usize::try_from(self.entry.size).unwrap_or(usize::MAX);
         let mut data = Vec::with_capacity(size.div_ceil(Block::BYTES));
@@ -256,7 +261,7 @@ impl SourceFile {
     /// Appends `len` bytes from `offset` to `out`, which has room for them. Blocks.
     ///
     /// # Errors
-    /// As [`SourceFile::read_at`].
+    /// Errors of [`SourceFile::read_at`].
     pub fn append_to(&self, out: &mut Vec<u8>, mut offset: u64, len: usize) -> Result<()> {
         let end = out.len() + len;
         if self.untold.is_some() {
@@ -269,7 +274,7 @@ impl SourceFile {
             let ends_there = offset + missing as u64 >= self.entry.size;
             let spare = out.capacity() - out.len();
             let count = if ends_there || spare <= missing + OVERREAD_BYTES_MAX {
-                // Whatever comes after the end is cut off again, and nothing is zeroed first.
+                // Bytes beyond the end are cut off again, and nothing is zeroed first.
                 retry_on_intr(|| rustix::io::pread(&self.file, spare_capacity(out), offset))
             } else {
                 let start = out.len();
@@ -292,11 +297,11 @@ impl SourceFile {
     }
 }
 
-/// Bytes of the first block of a range: where many begin at once, none waits until all have read
-/// more than a new connection sends in its first round trips.
+/// Bytes of the first block of a range. If many begin at once, none waits until all have read more
+/// than a new connection sends in its first round trips.
 const FIRST_BLOCK_BYTES: usize = 128 << 10;
 
-/// A local file read by ranges for a remote destination.
+/// Local file read by ranges for a remote destination.
 pub(super) struct PosixReader {
     actor: Actor,
     source: Arc<SourceFile>,

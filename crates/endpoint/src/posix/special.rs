@@ -1,21 +1,22 @@
-//! Devices, pipes and sockets: no copy replaces them.
+//! Devices, pipes and sockets, which no copy replaces.
 
 use std::{fs, path::Path};
 
 use super::{Place, show};
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// Links that lead to links; the system follows no more.
+/// Most links that lead to links; the system follows no more.
 const LINKS_MAX: u32 = 40;
 
-/// Fails where something is, perhaps behind a link, that a file or a link must not replace. Blocks.
+/// Fails if something exists, perhaps behind a link, that a file or a link must not replace.
+/// Blocks.
 pub(super) fn refuse_special(operation: &'static str, place: &Place) -> Result<()> {
     let Ok(there) = fs::symlink_metadata(&place.path) else {
         return Ok(());
     };
     let mut kind = there.file_type();
     if kind.is_symlink() {
-        // What /dev/stdout leads to is meant, not the link, which is everybody's.
+        // The target of /dev/stdout is meant, not the link, which all processes share.
         if leads_to_open_file(&place.path) {
             return Err(special_there(operation, show(place.shown())));
         }
@@ -29,7 +30,7 @@ pub(super) fn refuse_special(operation: &'static str, place: &Place) -> Result<(
     Err(special_there(operation, show(place.shown())))
 }
 
-/// Whether a link leads to what some process has open.
+/// Returns whether a link leads to a file that some process has open.
 fn leads_to_open_file(link: &Path) -> bool {
     let mut at = link.to_owned();
     for _ in 0..LINKS_MAX {
@@ -45,7 +46,7 @@ fn leads_to_open_file(link: &Path) -> bool {
     false
 }
 
-/// That something is at a destination that must not be replaced.
+/// Returns the error for a destination that must not be replaced.
 pub(crate) fn special_there(operation: &'static str, shown: String) -> Error {
     Error::new(ErrorKind::Conflict, operation, shown)
         .cause("a device, a pipe or a socket is there")
