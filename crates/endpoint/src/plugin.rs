@@ -58,7 +58,7 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            // It may load an interpreter from a busy file system, and log in somewhere.
+            // Startup may load an interpreter from a busy file system, and log in somewhere.
             greeted: Duration::from_secs(60),
             quiet: Duration::from_secs(60),
             cancelled: Duration::from_secs(10),

@@ -1,8 +1,8 @@
-//! Web servers, to read from: `http://` and `https://`.
+//! Read-only web servers: `http://` and `https://`.
 //!
-//! Directories are what the server lists: nginx's index as JSON, or the links of a page. Every
-//! range is asked for with the condition that the file still is what it was, and what comes back is
-//! compared with it again, because not every server heeds conditions.
+//! Directories are those that the server lists: nginx's index as JSON, or the links of a page.
+//! Every range is requested on the condition that the file is unchanged, and the answer is compared
+//! again, because some servers ignore conditions.
 
 mod html;
 mod index;
@@ -18,13 +18,14 @@ use crate::{
 use index::SiteListing;
 pub(crate) use index::try_index;
 
-/// A path on a web server, to read from.
+/// Read-only path on a web server.
 pub struct Site {
     pages: Arc<Pages>,
 }
 
 impl Site {
-    /// Opens the place `server` names, with the credentials of the profile chosen or of `~/.netrc`.
+    /// Opens the place that `server` names, with the credentials of the chosen profile or of
+    /// `~/.netrc`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for unusable credentials or certificates.
@@ -35,7 +36,7 @@ impl Site {
     }
 }
 
-/// What it can do, at servers that know ranges.
+/// Capabilities, at servers that support ranges.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     ranges: true,

@@ -1,7 +1,6 @@
-//! How `ssh` is run, and what its complaints mean.
+//! Running of `ssh`, and the meanings of its error output.
 //!
-//! `ssh` brings everything people have set up: `ssh_config`, keys, agent, `known_hosts`,
-//! `ProxyJump`.
+//! `ssh` applies all of the user's settings: `ssh_config`, keys, agent, `known_hosts`, `ProxyJump`.
 
 use std::{
     process::Stdio,
@@ -18,23 +17,23 @@ use tokio::{
 
 use crate::{Error, ErrorKind, access::resolves, sftp::Host};
 
-/// How much of what `ssh` complains about is kept, in bytes.
+/// Most bytes kept of the error output of `ssh`.
 const COMPLAINT_BYTES_MAX: usize = 4 << 10;
 
-/// How long a complaint may come after the end of the output, in steps of 10 ms.
+/// Time to wait for error output after the end of the output, in steps of 10 ms.
 const LATE_STEPS: u32 = 100;
 
-/// What OpenSSH proposes where nobody configured anything: from 6.7 on, and from 9.9 on.
+/// Default proposals of OpenSSH: from 6.7 on, and from 9.9 on.
 const CIPHERS_USUAL: [&str; 2] = [
     "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,aes128-gcm@openssh.com,aes256-gcm@openssh.com",
     "chacha20-poly1305@openssh.com,aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr",
 ];
 
-/// Longest to wait for what `ssh` is configured to do, which takes it milliseconds.
+/// Timeout of the query for the configuration of `ssh`, which takes milliseconds.
 const CONFIGURED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The ciphers to propose to `host` instead of what `ssh` would: the same, those first that cost the
-/// least on this processor. `None` where they are configured, by whomever, or nothing is known.
+/// Returns the ciphers to propose to `host`: the default ones, with those first that cost the least
+/// on this processor. `None` if they are configured, by anybody, or nothing is known.
 pub(crate) async fn ciphers(host: &Host) -> Option<String> {
     if !has_aes() {
         return None;
@@ -43,8 +42,8 @@ pub(crate) async fn ciphers(host: &Host) -> Option<String> {
     aes_first(&found.ok()??)
 }
 
-/// Returns whether a host that `ssh` is to reach has an address, as far as can be told: what only a host on the way may know
-/// passes. Blocking.
+/// Returns whether a host for `ssh` has an address, as far as can be determined: names that only a
+/// jump host may know pass. Blocking.
 pub(crate) fn knows(host: &Host) -> bool {
     let mut command = command(host).into_std();
     command.args(["-G", "--", &host.host]).stdin(Stdio::null());
@@ -62,7 +61,7 @@ pub(crate) fn knows(host: &Host) -> bool {
         || value("hostname ").is_none_or(resolves)
 }
 
-/// What `ssh` would propose to `host`.
+/// Returns the ciphers that `ssh` would propose to `host`.
 async fn configured_ciphers(host: &Host) -> Option<String> {
     let mut command = command(host);
     command.args(["-G", "--", &host.host]).stdin(Stdio::null());
@@ -73,7 +72,7 @@ async fn configured_ciphers(host: &Host) -> Option<String> {
     Some(ciphers.trim().to_owned())
 }
 
-/// AES in Galois/Counter mode before all else, where nobody chose another order.
+/// Moves AES in Galois/Counter mode to the front, unless another order was chosen.
 fn aes_first(ciphers: &str) -> Option<String> {
     if !CIPHERS_USUAL.contains(&ciphers) {
         return None;
@@ -84,7 +83,7 @@ fn aes_first(ciphers: &str) -> Option<String> {
     Some([first, rest].concat().join(","))
 }
 
-/// Whether the processor has instructions for AES: without them `ChaCha20` costs less.
+/// Returns whether the processor has instructions for AES: without them `ChaCha20` costs less.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -102,8 +101,8 @@ fn has_aes() -> bool {
     }
 }
 
-/// `ssh` with the options for `host`, all but where to log in and what to do there. It never asks
-/// for a password, and ends with its owner.
+/// Returns `ssh` with the options for `host`, without the host and the remote command. It never
+/// asks for a password, and ends with its owner.
 pub(crate) fn command(host: &Host) -> Command {
     let mut command = Command::new("ssh");
     command.args([
@@ -132,16 +131,17 @@ pub(crate) fn command(host: &Host) -> Command {
     command
 }
 
-/// A running `ssh`. It is ended and waited for when this is dropped: nothing of it is left behind, and
-/// nothing of it is heard any more.
+/// Running `ssh`. Dropping it ends it and waits for it: nothing of it is left behind, and no output
+/// of it arrives any more.
 pub(crate) struct Running(pub Child);
 
-/// How long to wait for one that was killed, in steps of a millisecond: the system needs a few, a busy one many.
+/// Time to wait for a killed one, in steps of a millisecond: the system needs a few, a busy one
+/// many.
 const END_STEPS: u32 = 5_000;
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Where it has ended by itself there is nothing to kill.
+        // If it ended by itself, there is nothing to kill.
         let _ = self.0.start_kill();
         for _ in 0..END_STEPS {
             match self.0.try_wait() {
@@ -152,14 +152,14 @@ impl Drop for Running {
     }
 }
 
-/// What `ssh`, or what it runs, writes to standard error.
+/// Standard error output of `ssh`, or of its remote command.
 pub(crate) struct Complaints {
     text: Arc<Mutex<String>>,
     collecting: AbortHandle,
 }
 
 impl Complaints {
-    /// Collects them as they come.
+    /// Collects the output as it comes.
     pub(crate) fn collect(
         from: impl AsyncRead + Unpin + Send + 'static,
         running: &mut JoinSet<()>,
@@ -169,7 +169,7 @@ impl Complaints {
         Self { text, collecting }
     }
 
-    /// All of them, where the output has ended.
+    /// Returns all of it, once the output has ended.
     pub(crate) async fn all(&self) -> String {
         for _ in 0..LATE_STEPS {
             if self.collecting.is_finished() {
@@ -195,7 +195,7 @@ async fn collect(mut complaints: impl AsyncRead + Unpin, text: Arc<Mutex<String>
     }
 }
 
-/// The error that `ssh`'s last words mean.
+/// Returns the error that the last error output of `ssh` means.
 pub(crate) fn refused(fail: &impl Fn(ErrorKind) -> Error, complaint: &str) -> Error {
     let mut lines = complaint
         .lines()

@@ -1,4 +1,4 @@
-//! A wall clock that somebody may set wrong for a while.
+//! Wall clock that tolerates wrong settings for a while.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,12 +7,12 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Most that the wall clock is set right at once. More is a mistake of somebody or something: taken, it would put deadlines into the
-/// past and end the time for which data is kept, for good.
+/// Largest correction of the wall clock that is accepted at once. A larger one is a mistake: it
+/// would put deadlines into the past and permanently end the time for which data is kept.
 const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// The wall clock as it was at the start, which goes on as fast as time passes. It follows small corrections, takes no large step and
-/// never runs backwards.
+/// Wall clock as it was at the start, advanced by the time that passes. It follows small
+/// corrections, ignores large steps and never runs backwards.
 #[derive(Debug)]
 pub struct SteadyClock {
     state: Mutex<State>,
@@ -20,19 +20,19 @@ pub struct SteadyClock {
 
 #[derive(Debug)]
 struct State {
-    /// Wall clock and time since the machine started, when they agreed last.
+    /// Wall clock and time since the machine started, at their last agreement.
     agreed: Option<(Duration, Duration)>,
     latest: Duration,
-    /// A step that is not taken was told.
+    /// True if an ignored step was reported.
     is_told: bool,
 }
 
-/// A step of the wall clock that is not taken.
+/// Ignored step of the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Ahead, or back.
+    /// True for ahead, false for back.
     pub ahead: bool,
-    /// How far.
+    /// Size of the step.
     pub by: Duration,
 }
 
@@ -43,7 +43,8 @@ impl State {
         is_told: false,
     };
 
-    /// The time, where the wall clock says `wall` since the epoch and the machine has run for `up`; and a step that was not told yet.
+    /// Returns the time, given a wall clock of `wall` since the epoch and an uptime of `up`, and a
+    /// step that was not reported yet.
     fn read(&mut self, wall: Duration, up: Duration) -> (Duration, Option<Step>) {
         let (was, since) = *self.agreed.get_or_insert((wall, up));
         let expected = was + up.saturating_sub(since);
@@ -73,7 +74,7 @@ impl Default for SteadyClock {
 }
 
 impl SteadyClock {
-    /// One that has not been looked at.
+    /// Creates a clock that was never read.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -81,13 +82,14 @@ impl SteadyClock {
         }
     }
 
-    /// Returns the time since the Unix epoch, not before any time given earlier, and once a step that is not taken.
+    /// Returns the time since the Unix epoch, never before an earlier result, and each ignored step
+    /// once.
     pub fn read(&self) -> (Duration, Option<Step>) {
         #[expect(clippy::disallowed_methods, reason = "this is the clock")]
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
-        // It goes on while the machine sleeps.
+        // Boot time includes the time for which the machine sleeps.
         let up = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or(Duration::ZERO);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.read(wall, up)

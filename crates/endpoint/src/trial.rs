@@ -1,4 +1,4 @@
-//! What is learnt of a store by a small file that is made there and removed.
+//! Trials: properties of a store, learned from a small temporary file.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use crate::{
     unkept::UnkeptCount,
 };
 
-/// A time between the steps of a clock that knows every other second alone.
+/// Time between the steps of a clock with a resolution of two seconds.
 pub(crate) const PROBE: FileTime = FileTime {
     secs: 1_000_000_001,
     nanos: 0,
 };
 
-/// A second, in nanoseconds.
+/// Nanoseconds of a second.
 pub(crate) const SECOND_NS: u32 = 1_000_000_000;
 
-/// Bytes of the first trial of how fast a place takes what is written, and by how much the next one is larger.
+/// Bytes of the first trial of a place's write rate, and the factor for the next one.
 const FIRST_BYTES: usize = 1 << 20;
 const GROWTH: usize = 4;
-/// A trial that took so long tells more than what it began with.
+/// Duration from which a trial reflects more than its start.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
-/// Measures how fast a place takes what is written: writes a file there and removes it, then a larger one, of `bytes_max` at most.
-/// Returns the bytes of the last one, and how long that took.
+/// Measures the write rate of a place: writes a file there and removes it, then a larger one, of
+/// `bytes_max` at most. Returns the bytes of the last one, and the time it took.
 ///
 /// # Errors
-/// Those of writing.
+/// Errors of writing.
 pub async fn measure_writes(
     endpoint: &dyn Endpoint,
     bytes_max: usize,
 ) -> Result<(usize, Duration)> {
     let path = trial_name(b"probe");
-    // Nothing on the way can make it smaller.
+    // The bytes are incompressible.
     let mut block = vec![0; FIRST_BYTES];
     getrandom::fill(&mut block).map_err(|cause| {
         Error::new(ErrorKind::Other, "draw", "random bytes").cause(cause.to_string())
@@ -59,7 +59,7 @@ pub async fn measure_writes(
         let begun = clock::now();
         let put = endpoint.put(&path, &spec, data, sum.sum()).await;
         let span = begun.elapsed();
-        // It is hidden, and its name says whose it is.
+        // The leftover is hidden, and its name identifies its owner.
         let _ = endpoint.remove(&path).await;
         put?;
         if span >= LONG_ENOUGH || bytes.saturating_mul(GROWTH) > bytes_max {
@@ -69,10 +69,11 @@ pub async fn measure_writes(
     }
 }
 
-/// Sees that a place is no other name of one that is here, where `is_here` looks for a name: whatever is written there would be this.
+/// Checks that a place is not another name of a local one, in which `is_here` looks for a name:
+/// writes there would overwrite the local files.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where it is; those of writing there.
+/// [`ErrorKind::Conflict`] if it is; errors of writing there.
 pub async fn refuse_same_place(
     endpoint: &dyn Endpoint,
     is_here: impl FnOnce(&[u8]) -> Result<bool>,
@@ -86,10 +87,11 @@ pub async fn refuse_same_place(
     Ok(())
 }
 
-/// Whether the directory `place` of `one` is the directory `other` of another endpoint: a file that is made in the first is in the second.
+/// Returns whether the directory `place` of `one` is the directory `other` of another endpoint: a
+/// file made in the first appears in the second.
 ///
 /// # Errors
-/// Those of writing there and of looking.
+/// Errors of writing there and of looking.
 pub async fn is_same_directory(
     (one, place): (&dyn Endpoint, &[u8]),
     (two, other): (&dyn Endpoint, &[u8]),
@@ -101,7 +103,7 @@ pub async fn is_same_directory(
     .await
 }
 
-/// Makes a small file in a directory for as long as it takes to look for it elsewhere.
+/// Makes a small file in a directory while it is looked for elsewhere.
 async fn has_trial(
     endpoint: &dyn Endpoint,
     directory: &[u8],
@@ -122,16 +124,16 @@ async fn has_trial(
         Ok(()) => is_there(&name).await,
         Err(error) => Err(error),
     };
-    // It is hidden, and its name says whose it is.
+    // The leftover is hidden, and its name identifies its owner.
     let _ = endpoint.remove(&path).await;
     found
 }
 
-/// Measures how fast a place gives what is read: reads the first bytes of a file, then more of those that follow, `bytes_max` in
-/// all at most. Returns the bytes of the last reading, and how long that took.
+/// Measures the read rate of a place: reads the first bytes of a file, then more of those that
+/// follow, `bytes_max` in all at most. Returns the bytes of the last reading, and the time it took.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading.
 pub async fn measure_reads(reader: &dyn Reader, bytes_max: u64) -> Result<(u64, Duration)> {
     let end = reader.entry().size.min(bytes_max);
     let (mut from, mut bytes) = (0, FIRST_BYTES as u64);
@@ -151,10 +153,11 @@ pub async fn measure_reads(reader: &dyn Reader, bytes_max: u64) -> Result<(u64, 
     }
 }
 
-/// Learns how exactly times are kept beside `path`, in nanoseconds; `None` where none is, which `unkept` does not count.
+/// Probes the resolution of times beside `path`, in nanoseconds; `None` if none are kept, which
+/// `unkept` does not count.
 ///
 /// # Errors
-/// Those of writing and looking.
+/// Errors of writing and looking.
 pub(crate) async fn time_step_ns(
     endpoint: &dyn Endpoint,
     path: &[u8],
@@ -171,7 +174,7 @@ pub(crate) async fn time_step_ns(
     let put = endpoint.put(&path, &spec, Vec::new(), Checksum::EMPTY);
     put.await?;
     let there = endpoint.stat(&path, false).await;
-    // It is hidden, and its name says whose it is.
+    // The leftover is hidden, and its name identifies its owner.
     let _ = endpoint.remove(&path).await;
     let found = there?.and_then(|there| there.mtime);
     let is_within = |step: &u32| found.is_some_and(|found| found.agrees(PROBE, *step));

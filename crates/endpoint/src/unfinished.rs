@@ -7,40 +7,41 @@ use std::{
 
 use crate::FileSpec;
 
-/// The hidden suffixes of unfinished copies; a tree copy leaves such names out.
+/// Hidden suffix of unfinished copies; a tree copy leaves such names out.
 pub(crate) const PARTIAL_SUFFIX: &str = ".posthaste-partial";
 pub(crate) const LEDGER_SUFFIX: &str = ".posthaste-progress";
 
-/// Whether a name is that of an unfinished copy of ours.
+/// Returns whether a name is that of an unfinished copy of ours.
 #[must_use]
 pub fn is_unfinished(name: &[u8]) -> bool {
     name.starts_with(b".")
         && (name.ends_with(PARTIAL_SUFFIX.as_bytes()) || name.ends_with(LEDGER_SUFFIX.as_bytes()))
 }
 
-/// Makes a word that nobody else makes: 16 hexadecimal digits.
+/// Makes a unique word: 16 hexadecimal digits.
 #[must_use]
 pub fn new_word() -> String {
     // Its keys come from the operating system's source of random numbers.
     format!("{:016x}", RandomState::new().hash_one(process::id()))
 }
 
-/// Makes a hidden name with `name` in it, for a file that is made and removed to learn how a store treats it. What is left of it counts
-/// as unfinished.
+/// Makes a hidden name with `name` in it, for a temporary file that shows how a store treats it. A
+/// leftover counts as unfinished.
 #[must_use]
 pub fn trial_name(name: &[u8]) -> Vec<u8> {
     partial_name(name, &new_word())
 }
 
-/// The name of the unfinished copy of `name` that whoever copies just what `spec` says writes the same bytes to. It must
-/// not be cut when it is opened: another may be about to give it its final name.
+/// Returns the name of the unfinished copy of `name` to which every copy with this `spec` writes
+/// the same bytes. It must not be truncated at opening: another writer may be about to publish it.
 #[must_use]
 pub(crate) fn same_partial_name(name: &[u8], spec: &FileSpec) -> Vec<u8> {
     partial_name(name, &spec.identity())
 }
 
-/// The name of the unfinished copy of `name`: hidden, beside it, the same in every run, different
-/// for every origin. Where nothing on the other side keeps two writers apart, `origin` is a word of this one's own.
+/// Returns the name of the unfinished copy of `name`: hidden, beside it, the same in every run,
+/// different for every origin. If nothing at the other side separates two writers, `origin` is a
+/// word of this one's own.
 #[must_use]
 pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
     /// Longest piece of the final name kept, so that the whole stays under the 255 bytes of
@@ -51,7 +52,7 @@ pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
     hasher.update(origin.as_bytes());
     let hash = &hasher.finalize().to_hex()[..12];
     let mut cut = name.len().min(KEPT_BYTES_MAX);
-    // Not inside of a letter: some file systems take UTF-8 alone.
+    // Not inside a character: some file systems only accept UTF-8.
     while cut > 0 && name.get(cut).is_some_and(|byte| byte & 0xc0 == 0x80) {
         cut -= 1;
     }

@@ -1,16 +1,17 @@
-//! What files arrive without.
+//! Attributes that files arrive without.
 
 use std::{
     ops::AddAssign,
     sync::{Mutex, PoisonError},
 };
 
-/// How many files, directories and links arrived without something that the destination refuses to keep.
+/// Numbers of files, directories and links that arrived without an attribute that the destination
+/// refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unkept {
-    /// Without their mode.
+    /// Number without their mode.
     pub modes: u64,
-    /// Without their modification time.
+    /// Number without their modification time.
     pub times: u64,
 }
 
@@ -21,22 +22,22 @@ impl AddAssign for Unkept {
     }
 }
 
-/// What was counted so far.
+/// Count so far.
 #[derive(Debug, Default)]
 pub(crate) struct UnkeptCount(Mutex<Unkept>);
 
 impl UnkeptCount {
-    /// Adds to it.
+    /// Adds to the count.
     pub(crate) fn add(&self, unkept: Unkept) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
     }
 
-    /// All of it.
+    /// Returns the count.
     pub(crate) fn get(&self) -> Unkept {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves out the time of a file that was made to learn whether times are kept.
+    /// Subtracts the time of the trial file.
     pub(crate) fn without_trial(&self) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counted.times = counted.times.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! HTTP as the stores that speak it need it: kept connections, bodies that stream either way,
-//! errors by what they mean.
+//! HTTP for the stores that speak it: kept connections, bodies that stream either way, errors by
+//! their meaning.
 
 pub(crate) mod bearer;
 mod body;
@@ -47,31 +47,31 @@ use crate::{
     proxy::LOGIN_WANTED,
 };
 
-/// Nothing moved for this long: the connection counts as dead.
+/// Time without progress after which the connection counts as dead.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// Idle connections are kept this long: servers on Node.js and Apache close them after five seconds
-/// by default, and what is sent just then is lost.
+/// Longest idle time of a kept connection: servers on Node.js and Apache close them after five
+/// seconds by default, and a request sent just then is lost.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 
-/// Longest answer that is read whole, in bytes: a page of 5,000 names of 1 KiB each with what is
-/// said about them, and room.
+/// Longest answer that is read whole, in bytes: a page of 5,000 names of 1 KiB each with their
+/// attributes, and a margin.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
-/// Longest refusal read, in bytes: the start of an error page says enough.
+/// Longest refusal read, in bytes: the start of an error page suffices.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes read from a connection at once: few wake-ups, and still in the cache when summed.
+/// Bytes read from a connection at once: few wake-ups, and still in the cache when hashed.
 const READ_BYTES: usize = 128 << 10;
 
-/// What a request is about, for errors.
+/// Subject of a request, for errors.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
-    /// A verb.
+    /// Verb.
     pub operation: &'static str,
-    /// An address without secrets.
+    /// Address without secrets.
     pub subject: String,
-    /// Where a fault would be.
+    /// Locus of a fault.
     pub locus: Locus,
 }
 
@@ -97,17 +97,17 @@ impl About {
     }
 }
 
-/// The HTTP client of one endpoint.
+/// HTTP client of one endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Web {
     client: Client<HttpsConnector<Dialler>, Sent>,
     dialler: Dialler,
 }
 
-/// The HTTP client that trusts the system's certificates and those of `ca_file`.
+/// Creates an HTTP client that trusts the system's certificates and those of `ca_file`.
 ///
 /// # Errors
-/// When no certificates can be had.
+/// Errors of loading certificates.
 pub(crate) fn client<B>(
     dialler: &Dialler,
     ca_file: Option<&Path>,
@@ -129,19 +129,19 @@ where
 }
 
 impl Web {
-    /// A client that trusts the system's certificates and those of `ca_file`, and goes through the proxies that the
-    /// environment names.
+    /// Creates a client that trusts the system's certificates and those of `ca_file`, and uses the
+    /// proxies of the environment.
     ///
     /// # Errors
-    /// When no certificates can be had, and for what is no proxy.
+    /// Errors of loading certificates, and of an invalid proxy.
     pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self> {
         Self::with(Dialler::new()?, ca_file)
     }
 
-    /// The same with connections of this kind.
+    /// Creates a client with connections of this kind.
     ///
     /// # Errors
-    /// When no certificates can be had.
+    /// Errors of loading certificates.
     pub(crate) fn with(dialler: Dialler, ca_file: Option<&Path>) -> Result<Self> {
         Ok(Self {
             client: client(&dialler, ca_file)?,
@@ -149,17 +149,17 @@ impl Web {
         })
     }
 
-    /// The way to the server and back, once something connected.
+    /// Returns the round trip time to the server, once something connected.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.dialler.round_trip()
     }
 
-    /// Makes the request and returns the answer, whatever it says. The server may work for
+    /// Sends the request and returns the answer, whatever its status. The server may take
     /// `patience` before it answers.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`]; the source's own where the body is
-    /// a stream that breaks.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`]; the source's own error if the body is a
+    /// stream that breaks.
     pub(crate) async fn send(
         &self,
         mut request: Request<Sent>,
@@ -167,7 +167,7 @@ impl Web {
         patience: Duration,
     ) -> Result<Response<Incoming>> {
         if matches!(*request.method(), Method::PUT | Method::POST) {
-            // Hyper says nothing of a body that is empty, and servers refuse what has no length.
+            // Hyper sends no length for an empty body, and servers require one.
             let len = HeaderValue::from(request.body().len());
             request.headers_mut().insert(header::CONTENT_LENGTH, len);
         }
@@ -177,8 +177,8 @@ impl Web {
         }
         let host = request.uri().authority().map(ToString::to_string);
         let host = host.unwrap_or_default();
-        // A server may close a kept connection just when it is used again: what does the same when
-        // it is done twice is asked once more (RFC 9110, section 9.2.2).
+        // A server may close a kept connection just when it is used again: an idempotent request is
+        // sent once more (RFC 9110, section 9.2.2).
         let again = repeated(&request);
         let mut asked = self.try_to_send(request, about, patience).await?;
         if let (Err(cause), Some(request)) = (&asked, again)
@@ -211,7 +211,7 @@ impl Web {
         })
     }
 
-    /// The inner error is the connection's, the outer one the source's or that of time.
+    /// The inner error is the connection's, the outer one the source's or a timeout.
     async fn try_to_send(
         &self,
         request: Request<Sent>,
@@ -238,8 +238,8 @@ impl Web {
     }
 }
 
-/// The same request again, where twice is as good as once: it only reads, or stores a body that is
-/// still there, whatever was there before. A second `DELETE` would find nothing and say so.
+/// Returns a copy of an idempotent request: one that only reads, or stores a body that is still
+/// there, whatever was there before. A second `DELETE` would find nothing and report that.
 fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     let is_idempotent = match request.method().as_str() {
         "GET" | "HEAD" | "PROPFIND" => true,
@@ -258,7 +258,7 @@ fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
     Some(again)
 }
 
-/// A response body as a stream; it ends with an error when nothing comes for too long.
+/// Converts a response body to a stream; it ends with an error if nothing comes for too long.
 pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
     let frames = futures_util::stream::try_unfold(body, move |mut body| {
         let subject = subject.clone();
@@ -278,17 +278,17 @@ pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
     }))
 }
 
-/// What may come behind the bytes that are wanted of a body.
+/// Bytes allowed after the wanted ones of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// More, which is left unread.
+    /// More bytes, which are left unread.
     Unread,
     /// Nothing: the file ends here, and more of it is another file.
     Nothing,
 }
 
-/// A body that is gathered in memory and was told to be as long as `entry` says, where that is of one version, and never longer than a
-/// file that is read whole. More is an error, and is not read.
+/// Limits a body that is gathered in memory to the size in `entry`, if that is of one version, and
+/// always to that of a file that is read whole. More bytes are an error, and are not read.
 pub(crate) fn gathered(body: ByteStream, entry: &Entry, about: About) -> ByteStream {
     let most = match entry.version {
         Some(_) => entry.size,
@@ -306,7 +306,8 @@ pub(crate) fn gathered(body: ByteStream, entry: &Entry, about: About) -> ByteStr
     Box::pin(bounded)
 }
 
-/// `len` bytes of `body` behind the first `skipped`. Fewer are an error, and so are more where there is to be no rest.
+/// Returns `len` bytes of `body` after the first `skipped`. Fewer are an error, and so are more if
+/// there must be no rest.
 pub(crate) fn exactly(
     body: ByteStream,
     skipped: u64,
@@ -349,7 +350,7 @@ pub(crate) fn exactly(
     Box::pin(cut)
 }
 
-/// More came than the file was said to hold.
+/// Returns the error for more bytes than the reported size.
 fn longer(about: &About) -> Error {
     about
         .fail(ErrorKind::Changed)
@@ -357,23 +358,23 @@ fn longer(about: &About) -> Error {
         .hint("copy it again when nothing writes to it")
 }
 
-/// Reads an answer whole.
+/// Reads a whole answer.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`], also for an answer that is longer than any should be.
+/// [`ErrorKind::Unreachable`], also for an answer above the limit.
 pub(crate) async fn read_whole(body: Incoming, about: &About) -> Result<Bytes> {
     let read = read_up_to(body, ANSWER_BYTES_MAX).await;
     read.map_err(|cause| about.fail(ErrorKind::Unreachable).cause(cause))
 }
 
-/// Reads what a refusal says; nothing where even that fails.
+/// Reads the body of a refusal; empty if even that fails.
 pub(crate) async fn read_refusal(body: Incoming) -> Bytes {
     read_up_to(body, REFUSAL_BYTES_MAX)
         .await
         .unwrap_or_default()
 }
 
-/// Reads the rest of an answer nobody wants, so that its connection can be used again.
+/// Reads the rest of an unwanted answer, so that its connection can be used again.
 pub(crate) async fn drain(body: Incoming) {
     let _ = read_up_to(body, REFUSAL_BYTES_MAX).await;
 }
@@ -392,7 +393,7 @@ async fn read_up_to(
     Ok(whole.freeze())
 }
 
-/// The last cause, which is the one people understand.
+/// Returns the last cause, which people understand best.
 #[must_use]
 pub fn deepest(error: &dyn StdError) -> String {
     let mut last = error;
@@ -412,7 +413,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks a server that closes the first connection once it has the question, and answers on the second.
+    /// Sends a request to a server that closes the first connection after the request, and answers
+    /// on the second.
     async fn ask(method: Method, condition: Option<&'static str>) -> (Result<()>, Vec<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/name", listener.local_addr().unwrap());
@@ -427,7 +429,7 @@ mod tests {
                         return questions;
                     }
                     question.extend(byte);
-                    // The head of what has a body ends before it.
+                    // The head of a request with a body ends before it.
                     if question.starts_with(b"PUT") && question.ends_with(b"\r\n\r\n") {
                         question.push(b'|');
                     }
@@ -469,7 +471,7 @@ mod tests {
         let about = About::writing("write", address.clone());
         let asked = web.send(request.body(body).unwrap(), &about, STALLED_AFTER);
         let outcome = asked.await.map(drop);
-        // Where it was asked once, this is what the server still waits for.
+        // After a single request, the server still waits for this.
         drop(std::net::TcpStream::connect(&address[7..address.len() - 5]));
         (outcome, server.join().unwrap())
     }

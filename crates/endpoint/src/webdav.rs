@@ -1,9 +1,9 @@
 //! WebDAV servers: `webdav://` and `webdavs://`.
 //!
-//! What is written gets its name when it is whole: it is put beside it under a hidden name, looked
-//! at, and moved. A file is one stream, since RFC 4918 has no way to write a range; a killed copy
-//! starts the file anew. Modification times are sent as nginx and ownCloud take them, but no server
-//! has to keep them.
+//! A file gets its name when it is complete: it is uploaded beside it under a hidden name,
+//! examined, and moved. A file is one stream, since RFC 4918 has no way to write a range; a killed
+//! copy starts the file anew. Modification times are sent in the forms of nginx and ownCloud, but
+//! no server has to keep them.
 
 mod can;
 mod change;
@@ -36,10 +36,10 @@ use change::is_lost;
 use listing::WebDavListing;
 pub(crate) use multistatus::try_listing;
 
-/// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
+/// Most directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
-/// How long a server may copy or move among its own files before it answers.
+/// Time that a server may take for a copy or move among its own files before it answers.
 const SERVER_WORKS_FOR: Duration = Duration::from_secs(3600);
 
 /// Files below a path of a WebDAV server.
@@ -47,23 +47,24 @@ pub struct WebDav {
     shelf: Arc<Shelf>,
 }
 
-/// What listings and writers share.
+/// Common state of listings and writers.
 struct Shelf {
     pages: Arc<Pages>,
     rules: DraftRules,
     user: Option<String>,
-    /// It sets a file's time from the request's `Date`.
+    /// True if it sets a file's time from the request's `Date`.
     is_nginx: OnceLock<bool>,
-    /// What was learnt of its clock.
+    /// Resolution of its clock.
     step_ns: OnceCell<Option<u32>>,
-    /// What files arrived without.
+    /// Attributes that files arrived without.
     unkept: UnkeptCount,
-    /// It tells checksums of what it stores, as far as is known.
+    /// True while it is believed to report checksums of what it stores.
     tells_sums: AtomicBool,
 }
 
 impl WebDav {
-    /// Opens the place `server` names, with the credentials of the profile chosen or of `~/.netrc`.
+    /// Opens the place that `server` names, with the credentials of the chosen profile or of
+    /// `~/.netrc`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for unusable credentials or certificates.
@@ -92,13 +93,13 @@ impl Shelf {
         &self.pages.place
     }
 
-    /// A request about the absolute path `full`.
+    /// Creates a request about the absolute path `full`.
     fn call(&self, method: &'static str, full: &[u8], operation: &'static str) -> Call {
         let about = About::writing(operation, self.place().show_full(full));
         Call::new(method, target(full), about)
     }
 
-    /// Notes whether a file's time arrived with it.
+    /// Counts a file that arrived without its time.
     fn note_time(&self, spec: &FileSpec, is_kept: bool) {
         self.unkept.add(Unkept {
             times: u64::from(spec.mtime.is_some() && !is_kept),
@@ -111,7 +112,7 @@ impl Shelf {
         Ok(there.is_some_and(|there| there.kind == Kind::Directory))
     }
 
-    /// The address of an absolute path, as other requests refer to it.
+    /// Returns the address of an absolute path, as other requests refer to it.
     fn address(&self, full: &[u8]) -> String {
         format!("{}{}", self.place().origin(), target(full))
     }
@@ -126,7 +127,7 @@ impl Shelf {
         let hidden = self.hidden(full, spec).await;
         let stored = async {
             let keeps_time = match self.send(&hidden, spec, data).await {
-                // The answer may be lost and not the deed.
+                // The answer may be lost although the request succeeded.
                 Err(error) if is_lost(&error) => {
                     let there = self.check(&hidden, spec.size, Some(sum)).await;
                     let mtime = there.map_err(|_| error)?;
@@ -152,7 +153,7 @@ impl Shelf {
 
     async fn remove(&self, full: &[u8]) -> Result<()> {
         let call = self.call("DELETE", full, "remove");
-        // A server removes a directory with all that is in it.
+        // A server removes a directory with all of its content.
         if self.is_directory(full).await? {
             let error = call.about.fail(ErrorKind::Conflict);
             return Err(error.cause("it is a directory"));
@@ -163,7 +164,7 @@ impl Shelf {
         }
     }
 
-    /// Makes a directory and those above it; says whether it is new.
+    /// Makes a directory and its parents; returns whether it is new.
     async fn make_directory(&self, full: &[u8]) -> Result<bool> {
         let mut missing = vec![full.to_vec()];
         let mut made = false;
@@ -179,7 +180,7 @@ impl Shelf {
                         let error = about.fail(ErrorKind::Conflict);
                         return Err(error.cause("a file has that name"));
                     }
-                    // 409: those above are missing.
+                    // 409: parents are missing.
                     None if is_about_parent(&error) && missing.len() < PARENTS_MAX => {
                         let parent = parent_of(path).to_vec();
                         if parent.is_empty() {
@@ -261,7 +262,7 @@ impl Endpoint for WebDav {
 
     fn learn_time_step_ns<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async move {
-            // Nothing can be tried beside what the address itself names.
+            // Only the path that the address itself names can be tried.
             if path.is_empty() {
                 return Ok(None);
             }

@@ -1,24 +1,24 @@
 //! Answers in XML, read in one pass and element by element: listings of many thousand names are
-//! read as fast as they come.
+//! parsed as fast as they arrive.
 
 use quick_xml::{Reader, escape::resolve_predefined_entity, events::Event};
 
-/// An element that just ended.
+/// Element that just ended.
 pub(crate) struct Ended<'a> {
-    /// The element it is in; empty for the outermost, and for one nobody knows.
+    /// Enclosing element; empty for the outermost, and for an unknown one.
     pub above: &'static str,
     pub name: &'static str,
-    /// The text in it.
+    /// Text in it.
     pub text: &'a mut String,
-    /// It has the attribute `Encoded="true"`.
+    /// True if it has the attribute `Encoded="true"`.
     pub encoded: bool,
 }
 
-/// Hands each element to `visit` when it ends. `known` gives the names that matter, free of the
-/// document they stand in, and nothing for others.
+/// Passes each element to `visit` when it ends. `known` returns the names that matter, independent
+/// of their document's lifetime, and an empty one for others.
 ///
 /// # Errors
-/// What is wrong with the document, or `visit`'s own.
+/// The fault of the document, or an error of `visit`.
 pub(crate) fn walk(
     body: &[u8],
     known: fn(&str) -> &'static str,

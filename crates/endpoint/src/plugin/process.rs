@@ -129,7 +129,7 @@ fn reap(mut child: Child) {
         thread::sleep(LOOK_EVERY);
     }
     kill_group(&child);
-    // It was killed: nothing can keep it.
+    // Nothing can keep a killed process.
     let _ = child.wait();
 }
 

@@ -400,7 +400,7 @@ impl Draft {
 
     fn set_attributes(&self, spec: &FileSpec) -> io::Result<Unkept> {
         if spec.mode.is_none() {
-            // It was made private. If modes are not kept, nothing of the source's mode is lost.
+            // Drafts are private. If modes are not kept, nothing of the source's mode is lost.
             let usual = Mode::from_raw_mode(usual_mode(&self.place.path)?);
             let _ = rustix::fs::fchmod(&self.file, usual);
         }

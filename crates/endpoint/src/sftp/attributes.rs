@@ -1,8 +1,9 @@
 //! Modes and times, as far as a server and the file system behind it keep them.
 //!
-//! Version 3 has 32 bits for a time, without a sign (draft-ietf-secsh-filexfer-02, section 5). OpenSSH sends the low 32 bits of
-//! whatever there is, so that 1950 and 2086 look the same. A time that would lie far ahead of now is taken for the one before
-//! 1970: files from before there was Unix exist, as do times of -1, and none were written in the years to come.
+//! Version 3 has 32 bits for a time, without a sign (draft-ietf-secsh-filexfer-02, section 5).
+//! OpenSSH sends the low 32 bits of any time, so that 1950 and 2086 look alike. A time far in the
+//! future is read as the one before 1970: files from before Unix exist, as do times of -1, and none
+//! were written in the future.
 
 use super::{
     NO_SUCH_FILE, OK,
@@ -18,28 +19,29 @@ use crate::{
     unkept::Unkept,
 };
 
-/// A clock may go so far ahead of ours, in seconds: a year.
+/// Most seconds by which a clock may be ahead of ours: a year.
 const AHEAD_SECS_MAX: i64 = 366 * 86_400;
 
-/// Times of one file that are no more than so many seconds apart are rounded by a file system, not forgotten.
+/// Largest difference of two times of one file, in seconds, that counts as rounding by a file
+/// system, not as loss.
 const ROUNDED_SECS_MAX: u32 = 1;
 
-/// The first and the last second since 1970 that are kept as they are: as many as a signed field would have, and from 2037 on as
-/// many as have come to pass.
+/// Returns the first and the last second since 1970 that are kept unchanged: the range of a signed
+/// field, and from 2037 on up to the present.
 pub(super) fn mtime_secs() -> [i64; 2] {
     let now = i64::try_from(clock::unix_secs()).unwrap_or(0);
     let last = i64::from(i32::MAX).max(now + AHEAD_SECS_MAX);
     [0, last.min(u32::MAX.into())]
 }
 
-/// The second since 1970 that the server means.
+/// Returns the second since 1970 that the server means.
 pub(super) fn secs_of(field: u32) -> i64 {
     let secs = i64::from(field);
     let [_, last] = mtime_secs();
     if secs <= last { secs } else { secs - (1 << 32) }
 }
 
-/// What the server is to keep: times that it can't keep as the nearest that it can.
+/// Returns the attributes for the server: times out of its range become the nearest in it.
 pub(super) fn attributes_of(mode: Option<u32>, mtime: Option<FileTime>) -> Attributes {
     let [first, last] = mtime_secs();
     Attributes {
@@ -49,7 +51,7 @@ pub(super) fn attributes_of(mode: Option<u32>, mtime: Option<FileTime>) -> Attri
     }
 }
 
-/// A time that the server can't be told.
+/// Counts a time that can't be expressed to the server.
 fn untellable(mtime: Option<FileTime>) -> Unkept {
     let [first, last] = mtime_secs();
     let is_told = |mtime: FileTime| (first..=last).contains(&mtime.secs);
@@ -60,8 +62,8 @@ fn untellable(mtime: Option<FileTime>) -> Unkept {
 }
 
 impl Attributes {
-    /// What of these is otherwise in the answer to a question about the file, though the server took it: some file systems take
-    /// each mode and keep their own.
+    /// Returns the attributes that differ in the answer about the file, although the server
+    /// accepted them: some file systems accept each mode and keep their own.
     pub(super) fn not_in(&self, answer: &Reply) -> Unkept {
         let Reply::Attributes(found) = answer else {
             return Unkept::default();
@@ -80,17 +82,17 @@ impl Attributes {
 }
 
 impl Remote {
-    /// Counts what something arrived without.
+    /// Counts attributes that something arrived without.
     pub(super) fn note(&self, unkept: Unkept) {
         self.unkept.add(unkept);
     }
 
-    /// Counts the time of what has arrived if the server could not be told it.
+    /// Counts the time of an arrived file if it could not be expressed to the server.
     pub(super) fn note_time(&self, spec: &FileSpec) {
         self.note(untellable(spec.mtime));
     }
 
-    /// Gives a file its permission bits and its time, as far as the file system there keeps them.
+    /// Sets a file's permission bits and time, as far as the file system there keeps them.
     pub(super) async fn dress(&self, path: &FilePath, wanted: Attributes) -> Result<()> {
         let mode = Attributes {
             mtime: None,
@@ -120,7 +122,7 @@ impl Remote {
                     modes &= attributes.mode.is_none() || unkept.modes > 0;
                     times &= attributes.mtime.is_none() || unkept.times > 0;
                 }
-                // What it refuses together it may take alone.
+                // Attributes refused together may be accepted one by one.
                 _ => {}
             }
         }
@@ -131,7 +133,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Sets attributes. Returns the answer, and what the file has not all the same.
+    /// Sets attributes. Returns the answer, and the attributes that the file still lacks.
     async fn set(&self, path: &FilePath, wanted: &Attributes) -> Result<(Reply, Unkept)> {
         let session = self.session().await?;
         let mut batch = Batch::new(&session);
@@ -143,7 +145,7 @@ impl Remote {
         Ok((set, wanted.not_in(&look.reply().await?)))
     }
 
-    /// Gives a directory what its source has.
+    /// Sets the attributes of a directory.
     pub(super) async fn dress_directory(&self, full: Vec<u8>, entry: &Entry) -> Result<()> {
         let attributes = attributes_of(entry.mode, entry.mtime);
         self.dress(&FilePath::of(full), attributes).await?;
@@ -151,17 +153,17 @@ impl Remote {
         Ok(())
     }
 
-    /// As [`Endpoint::keep_private`](crate::Endpoint::keep_private).
+    /// Restricts a directory, like [`Endpoint::keep_private`](crate::Endpoint::keep_private).
     pub(super) async fn hide_directory(&self, full: Vec<u8>, mode: u32) {
         if hides(mode) {
             let wanted = attributes_of(Some(mode | 0o700), None);
             let request = Request::new(SETSTAT).string(&full).attributes(&wanted);
-            // It gets its own mode in the end, and then it is told if that is refused.
+            // Its own mode comes at the end, and a refusal is reported then.
             let _ = self.ask(request).await;
         }
     }
 
-    /// Gives a link the time that its source has.
+    /// Sets the time of a link.
     pub(super) async fn dress_link(&self, full: &[u8], spec: &FileSpec) -> Result<()> {
         let attributes = attributes_of(None, spec.mtime);
         if attributes.mtime.is_none() {

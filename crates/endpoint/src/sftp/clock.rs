@@ -1,4 +1,4 @@
-//! How exactly file systems behind a server keep the times of files.
+//! Resolution of file times in file systems behind a server.
 
 use std::collections::HashMap;
 
@@ -22,15 +22,15 @@ use crate::{
     trial::{PROBE, SECOND_NS},
 };
 
-/// Where a file system's number stands in the answer to statvfs, in bytes (PROTOCOL, section 4.4).
+/// Offset of a file system's number in the answer to statvfs, in bytes (PROTOCOL, section 4.4).
 const NUMBER_AT: usize = 64;
 
-/// What was learnt of the clocks of file systems, by their number. Where the server tells none, all count as one.
+/// Known clocks of file systems, by number. If the server reports none, all count as one.
 pub(super) type Clocks = Mutex<HashMap<u64, Option<u32>>>;
 
 impl Remote {
-    /// Returns the step of the times beside `full`, in nanoseconds; `None` where no time can be set. Where nothing can be learnt they
-    /// count as kept to the second.
+    /// Returns the step of the times beside `full`, in nanoseconds; `None` if no time can be set.
+    /// An unknown step counts as one second.
     pub(super) async fn time_step_ns(&self, full: &[u8]) -> Result<Option<u32>> {
         let number = self.file_system(full).await?;
         let mut known = self.clocks.lock().await;
@@ -42,7 +42,7 @@ impl Remote {
         Ok(step_ns)
     }
 
-    /// The number of the file system that a path lies in.
+    /// Returns the number of the file system of a path.
     async fn file_system(&self, full: &[u8]) -> Result<u64> {
         let session = self.session().await?;
         if !session.statvfs {
@@ -60,7 +60,7 @@ impl Remote {
         Ok(figures.get_u64())
     }
 
-    /// Sets the time of a file that is made for it and removed.
+    /// Probes the step by setting the time of a temporary file.
     async fn learn_step_ns(&self, full: &[u8]) -> Result<Option<u32>> {
         let session = self.session().await?;
         let probe = self.partial(full, &new_word());

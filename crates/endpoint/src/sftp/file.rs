@@ -1,4 +1,4 @@
-//! Open files on a server: pipelined writes, read back and summed.
+//! Open files on a server: pipelined writes, read back and hashed.
 
 use std::{
     ops::Range,
@@ -31,20 +31,20 @@ use crate::{
     trial::SECOND_NS,
 };
 
-/// Bytes a server copies in one request: nothing else is answered on its connection meanwhile.
+/// Bytes that a server copies in one request: it answers nothing else on its connection meanwhile.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// Where a file lies, and as what it is shown: an unfinished copy as what it becomes.
+/// Path of a file, and the one for messages: an unfinished copy is shown under its final path.
 #[derive(Debug, Clone)]
 pub(super) struct FilePath {
     pub(super) full: Vec<u8>,
     pub(super) shown: Vec<u8>,
-    /// It is made for nobody else to read, and gets its mode in the end.
+    /// True if it is made private, and gets its mode at the end.
     is_private: bool,
 }
 
 impl FilePath {
-    /// A file of people's own.
+    /// Creates the path of a user's file.
     pub(super) fn of(full: Vec<u8>) -> Self {
         let shown = full.clone();
         Self {
@@ -54,7 +54,8 @@ impl FilePath {
         }
     }
 
-    /// The unfinished copy at `full` of what becomes `shown` and gets a mode in the end if `spec` says one.
+    /// Creates the path `full` of the unfinished copy of `shown`, which gets a mode at the end if
+    /// `spec` has one.
     pub(super) fn unfinished(full: Vec<u8>, shown: &[u8], spec: &FileSpec) -> Self {
         Self {
             full,
@@ -64,13 +65,13 @@ impl FilePath {
     }
 }
 
-/// A file that is opened again when the connection was made anew.
+/// File that is reopened on a new connection.
 pub(super) struct OpenFile {
     pub(super) remote: Arc<Remote>,
     pub(super) path: FilePath,
-    /// For the first time; afterwards the file must be there and keep what it holds.
+    /// Flags for the first opening; afterwards the file must exist and keep its content.
     flags: u32,
-    /// The connection that a small file's bytes take; large ones take those with room.
+    /// Connection for a small file's bytes; large files use those with room.
     home: Option<Lease>,
     opened: Mutex<EachSlot<Opened>>,
     is_made: AtomicBool,
@@ -83,12 +84,12 @@ pub(super) struct Opened {
 }
 
 impl OpenFile {
-    /// Opens a file whose bytes take many connections.
+    /// Opens a file whose bytes use many connections.
     pub(super) async fn open(remote: Arc<Remote>, path: FilePath, flags: u32) -> Result<Self> {
         Self::open_at(remote, path, flags, None).await
     }
 
-    /// Opens a file whose bytes take one connection.
+    /// Opens a file whose bytes use one connection.
     pub(super) async fn open_small(
         remote: Arc<Remote>,
         path: FilePath,
@@ -161,7 +162,7 @@ impl OpenFile {
         }
     }
 
-    /// The address of the file for people.
+    /// Returns the address of the file for messages.
     pub(super) fn show(&self) -> String {
         self.remote.show(&self.path.shown)
     }
@@ -171,7 +172,8 @@ impl OpenFile {
         self.opened.lock().await.fill(None);
     }
 
-    /// Closes it on all connections. Servers tell there of what they could not write: quotas, broken uploads.
+    /// Closes it on all connections. Servers then report bytes that they could not write: quotas,
+    /// broken uploads.
     pub(super) async fn close(&self) -> Result<()> {
         let opened = std::mem::take(&mut *self.opened.lock().await);
         let mut outcome = Ok(());
@@ -189,7 +191,7 @@ impl OpenFile {
         self.looked_at(&opened.session.ask(stat).await?)
     }
 
-    /// Reads the answer to FSTAT.
+    /// Parses the answer to FSTAT.
     pub(super) fn looked_at(&self, reply: &Reply) -> Result<Entry> {
         let shown = &self.path.shown;
         match reply {
@@ -198,7 +200,7 @@ impl OpenFile {
         }
     }
 
-    /// Sets what it has, such as its size.
+    /// Sets attributes, such as its size.
     pub(super) async fn set(&self, attributes: &Attributes) -> Result<()> {
         let opened = self.handle().await?;
         let request = Request::new(FSETSTAT)
@@ -207,7 +209,7 @@ impl OpenFile {
         self.written(opened.session.ask(request).await).await
     }
 
-    /// Flushes what was written to the server's disk; says whether the server can.
+    /// Flushes written bytes to the server's disk; returns whether the server can.
     pub(super) async fn sync(&self) -> Result<bool> {
         let opened = self.handle().await?;
         if !opened.session.fsync {
@@ -224,7 +226,7 @@ impl OpenFile {
         }
     }
 
-    /// The connection for a stream, and what holds its place there.
+    /// Returns the connection for a stream, and the lease of its place there.
     pub(super) fn place(&self) -> (usize, Option<Lease>) {
         match &self.home {
             Some(home) => (home.slot(), None),
@@ -235,7 +237,7 @@ impl OpenFile {
         }
     }
 
-    /// Writes pieces at growing offsets with many requests under way; returns the sum.
+    /// Writes pieces at growing offsets with many requests in flight; returns the checksum.
     pub(super) async fn write(&self, start: u64, mut body: ByteStream) -> Result<(Checksum, u64)> {
         let (slot, _lease) = self.place();
         let opened = self.handle_on(slot).await?;
@@ -269,7 +271,7 @@ impl OpenFile {
         Ok((summer.sum(), offset))
     }
 
-    /// Lets the server copy this file, which must be what `spec` says, into another.
+    /// Makes the server copy this file, which must match `spec`, into another.
     pub(super) async fn copy_to(&self, to: &Self, spec: &FileSpec) -> Result<()> {
         let entry = self.stat().await?;
         let same_time = match (entry.mtime, spec.mtime) {
@@ -301,7 +303,7 @@ impl OpenFile {
             start = end;
         }
         if !self.ends_as(&entry).await? {
-            // Whoever reads it sees what it holds.
+            // Reading it would show its content.
             return Err(unsupported("copy on the server to", to.show()));
         }
         let found = to.stat().await?.size;
@@ -323,7 +325,7 @@ impl OpenFile {
         }
     }
 
-    /// Reads a range back and compares its sum, unless the rules say not to.
+    /// Reads a range back and compares its checksum, unless the rules forbid it.
     pub(super) async fn verify(&self, range: Range<u64>, sum: Checksum) -> Result<()> {
         if !self.remote.rules.verify || self.sum_of(range).await? == sum {
             return Ok(());
@@ -334,7 +336,7 @@ impl OpenFile {
             .at(Locus::Destination))
     }
 
-    /// Writes, checks, dresses and closes a small file.
+    /// Writes and checks a small file, sets its attributes and closes it.
     pub(super) async fn write_small(
         &self,
         spec: &FileSpec,
@@ -351,8 +353,8 @@ impl OpenFile {
         self.remote.dress(&self.path, attributes).await
     }
 
-    /// Sends all that a small file needs before the first answer: the server works in that order, and
-    /// whoever renames it afterwards has heard that each step went well.
+    /// Sends all requests of a small file before the first answer: the server works in that order,
+    /// and the caller renames it only once each step succeeded.
     async fn write_at_once(&self, spec: &FileSpec, data: Vec<Bytes>) -> Result<()> {
         let Opened { session, handle } = self.handle().await?;
         let mut batch = Batch::new(&session);
@@ -370,7 +372,7 @@ impl OpenFile {
         let attributes = attributes_of(spec.mode, spec.mtime);
         let set = Request::new(FSETSTAT).string(&handle);
         let set = batch.add(set.attributes(&attributes));
-        // From here on the handle may be another file's.
+        // From here on the handle may belong to another file.
         self.forget().await;
         let close = batch.add(Request::new(CLOSE).string(&handle));
         let look = batch.add(Request::new(STAT).string(&self.path.full));

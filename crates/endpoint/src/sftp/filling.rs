@@ -1,4 +1,4 @@
-//! Payloads of write requests, full whatever pieces their bytes come in.
+//! Payloads of write requests, full regardless of the pieces in which their bytes come.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::session::Session;
 
-/// Cuts what is to be written into payloads as long as the server takes them.
+/// Divider of bytes into the longest payloads that the server accepts.
 pub(super) struct Filling {
     pieces: VecDeque<Bytes>,
     len: usize,
@@ -27,7 +27,7 @@ impl Filling {
         self.pieces.push_back(bytes);
     }
 
-    /// The next payload: a full one, or the rest unless `only_full`.
+    /// Returns the next payload: a full one, or the rest unless `only_full`.
     pub(super) fn next(&mut self, only_full: bool) -> Option<Vec<Bytes>> {
         if self.len == 0 || only_full && self.len < self.step {
             return None;

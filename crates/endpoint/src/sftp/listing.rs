@@ -26,7 +26,8 @@ pub(super) struct SftpListing {
 }
 
 impl SftpListing {
-    /// Returns what has this name: of links that are followed what they point to, and what a listing leaves out is asked for.
+    /// Returns the entry of this name: followed links give their targets, and attributes that a
+    /// listing omits are requested.
     async fn entry(&self, name: Vec<u8>, attributes: &Attributes) -> Result<Entry> {
         let full = join(&self.full, &name);
         let is_vague = attributes.mode.is_none()
@@ -80,7 +81,7 @@ impl SftpListing {
     }
 }
 
-/// Whether a name stands for the directory itself or the one above.
+/// Returns whether a name stands for the directory itself or the one above.
 fn is_own(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }

@@ -1,8 +1,8 @@
-//! Several connections to one host: what one carries ends at SSH's own window (2 MiB a round trip)
-//! and at one processor's cipher.
+//! Pool of several connections to one host: SSH's own window (2 MiB a round trip) and one
+//! processor's cipher limit each of them.
 //!
-//! Each costs a key exchange, some 50 ms of processor time at either end with what OpenSSH has
-//! proposed since 9.0. Where the window is no limit, as many are made as processors can use.
+//! Each costs a key exchange, some 50 ms of processor time at either end with OpenSSH's default
+//! since 9.0. If the window is no limit, their number is that which processors can use.
 
 use std::{
     num::NonZero,
@@ -18,31 +18,31 @@ use tokio::sync::Mutex;
 use super::{Host, session::Session};
 use crate::Result;
 
-/// Connections to one host. OpenSSH's server begins to refuse at ten that are not logged in yet
-/// (`MaxStartups`), and these log in one after the other.
+/// Most connections to one host. OpenSSH's server begins to refuse at ten that are not logged in
+/// yet (`MaxStartups`), and these log in one after the other.
 const SESSIONS_MAX: usize = 8;
 
-/// Room on a connection before another is made.
+/// Capacity of a connection before another is made.
 const ROOM: usize = 16;
 
-/// A shorter round trip makes a window of 2 MiB carry a gigabyte a second and more.
+/// Round trip below which a window of 2 MiB carries a gigabyte a second and more.
 const NEAR: Duration = Duration::from_millis(2);
 
-/// Processors that a connection to a near host keeps busy here: what encrypts, and what reads and sums.
+/// Processors that a connection to a near host keeps busy here: one encrypts, one reads and hashes.
 const PROCESSORS_A_SESSION: usize = 2;
 
-/// What is to travel on a connection.
+/// Stream on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// A small file, of which many are under way at once.
+    /// Small file, of which many are in flight at once.
     SmallFile,
-    /// A range of a large file.
+    /// Range of a large file.
     Range,
 }
 
 impl Stream {
-    /// Room it takes. On a far path two fill a window, whatever they are; on a near one small files
-    /// mostly wait for one another's answers, and four ranges keep a cipher busy.
+    /// Returns the capacity it uses. On a far path two streams of any kind fill a window; on a near
+    /// one small files mostly wait for one another's answers, and four ranges keep a cipher busy.
     fn room(self, is_near: bool) -> usize {
         match (is_near, self) {
             (false, Self::SmallFile | Self::Range) => ROOM / 2,
@@ -52,7 +52,7 @@ impl Stream {
     }
 }
 
-/// Connections that are worth making to a host so far away, on so many processors.
+/// Returns the number of connections that suits a host at this distance and so many processors.
 fn sessions_worth(round_trip: Option<Duration>, processors: usize) -> usize {
     if is_near(round_trip) {
         (processors / PROCESSORS_A_SESSION).clamp(1, SESSIONS_MAX)
@@ -65,28 +65,28 @@ fn is_near(round_trip: Option<Duration>) -> bool {
     round_trip.is_some_and(|round_trip| round_trip < NEAR)
 }
 
-/// The connections to a host. The first is made at once and serves everything; the others only
-/// carry the bytes of files, and are made when there are streams for them.
+/// Connections to a host. The first is made at once and serves everything; the others only carry
+/// the bytes of files, and are made when there are streams for them.
 pub(super) struct Pool {
     host: Host,
-    /// To propose instead of what `ssh` would.
+    /// Ciphers to propose instead of the default of `ssh`.
     ciphers: Option<String>,
     is_near: bool,
     slots: [Slot; SESSIONS_MAX],
     /// Slots that may be used: fewer after the host refused one more.
     usable: AtomicUsize,
-    /// Held while a slot is chosen, so that two streams don't choose the same.
+    /// Lock during the choice of a slot, so that two streams don't choose the same.
     choosing: std::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Slot {
     session: Mutex<Option<Arc<Session>>>,
-    /// Room that is taken.
+    /// Capacity in use.
     taken: AtomicUsize,
 }
 
-/// A stream's place on a connection.
+/// Place of a stream on a connection.
 pub(super) struct Lease {
     pool: Arc<Pool>,
     slot: usize,
@@ -108,7 +108,7 @@ impl Drop for Lease {
 }
 
 impl Pool {
-    /// A pool whose first connection is there.
+    /// Creates a pool from its first connection.
     pub(super) fn new(host: Host, ciphers: Option<String>, first: Session) -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(2, NonZero::get);
         let usable = sessions_worth(first.round_trip, processors);
@@ -125,8 +125,8 @@ impl Pool {
         })
     }
 
-    /// A place for one more stream: on the first connection with room, so that few are made, or on
-    /// the one with the most.
+    /// Returns a place for one more stream: on the first connection with room, so that few are
+    /// made, or on the one with the most.
     pub(super) fn lease(self: &Arc<Self>, stream: Stream) -> Lease {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = |slot: usize| self.slots[slot].taken.load(Relaxed);
@@ -144,8 +144,8 @@ impl Pool {
         }
     }
 
-    /// The living connection of a slot; a broken or missing one is made. Where the host refuses one
-    /// more, the first has to do.
+    /// Returns the living connection of a slot; a broken or missing one is made. If the host
+    /// refuses one more, the first is used.
     pub(super) async fn session(&self, slot: usize) -> Result<Arc<Session>> {
         let slot = if slot < self.usable.load(Relaxed) {
             slot
@@ -174,7 +174,7 @@ impl Pool {
     }
 }
 
-/// One value for each slot.
+/// Array with one value for each slot.
 pub(super) type EachSlot<T> = [Option<T>; SESSIONS_MAX];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Final names: an unfinished copy gets its own, and is looked at under it.
+//! Publication: an unfinished copy gets its final name, and is examined under it.
 
 use super::{
     NO_SUCH_FILE, OK,
@@ -12,11 +12,13 @@ use crate::{
     endpoint::{Entry, FileSpec, Kind, new_word},
 };
 
-/// What a server said to a rename, what was under the hidden name before, and whether a look right after it showed that moved.
+/// Server's answer to a rename, the entry under the hidden name before, and whether a check right
+/// after it showed that moved.
 type Renamed = (Reply, Option<Entry>, bool);
 
 impl Remote {
-    /// Gives an unfinished copy its final name, replacing what has it; a file is looked for there with `size` bytes.
+    /// Gives an unfinished copy its final name, replacing an existing file; a file is expected
+    /// there with `size` bytes.
     pub(super) async fn publish(
         &self,
         from: &[u8],
@@ -69,7 +71,7 @@ impl Remote {
                             .cause("a directory has that name")
                             .at(Locus::Destination))
                     }
-                    // Who copies the same wrote the same, and was first.
+                    // Another copy of this source wrote the same bytes, and was first.
                     Some(there) if is_gone && is_copy(&there, spec) => Ok(()),
                     Some(_) if !is_gone && !self.rules.replaces => {
                         Err(Error::new(ErrorKind::Conflict, "write", self.show(to))
@@ -79,7 +81,7 @@ impl Remote {
                     _ => Err(self.refusal(&reply, "write", to).at(Locus::Destination)),
                 }
             }
-            // The answer may be lost and not the deed.
+            // The answer may be lost although the rename succeeded.
             Err(error) => match self.has_moved(from, to, |there| is_ours(there, None)).await {
                 Ok(true) => Ok(()),
                 Ok(false) | Err(_) => Err(error),
@@ -88,7 +90,7 @@ impl Remote {
         published.map(|()| self.note_time(spec))
     }
 
-    /// Renames, and looks before and after without waiting for an answer.
+    /// Renames, with a check before and after, without waiting for answers in between.
     async fn rename(
         &self,
         session: &Session,
@@ -122,7 +124,7 @@ impl Remote {
         Ok((renamed, ours, is_moved))
     }
 
-    /// Whether what was under a name that nobody else knows has its own now.
+    /// Returns whether the file under a name that nobody else knows has its final name now.
     async fn has_moved(
         &self,
         from: &[u8],
@@ -133,7 +135,8 @@ impl Remote {
         Ok(left?.is_none() && there?.as_ref().is_some_and(is_ours))
     }
 
-    /// Renames where the server's own rename never replaces: what has the name is kept until it is replaced.
+    /// Renames at a server whose own rename never replaces: the existing file is kept until it is
+    /// replaced.
     async fn replace(&self, session: &Session, from: &[u8], to: &[u8]) -> Result<Reply> {
         let rename = |from: &[u8], to: &[u8]| Request::new(RENAME).string(from).string(to);
         let there = self.stat(to, false).await?;
@@ -166,13 +169,14 @@ impl Remote {
     }
 }
 
-/// Whether it is what was `ours` under its hidden name, of `size` bytes where it is a file. A rename changes no time.
+/// Returns whether it is the entry that was `ours` under its hidden name, of `size` bytes if it is
+/// a file. A rename changes no time.
 fn is_same(there: &Entry, ours: &Entry, size: Option<u64>) -> bool {
     let told = |entry: &Entry| (entry.kind, entry.size, entry.mtime);
     told(there) == told(ours) && size.is_none_or(|size| there.size == size)
 }
 
-/// Whether what is there looks like a copy of what `spec` says.
+/// Returns whether the entry looks like a copy according to `spec`.
 fn is_copy(there: &Entry, spec: &FileSpec) -> bool {
     let kept = attributes_of(None, spec.mtime).file_time();
     there.kind == Kind::File && there.size == spec.size && (kept.is_none() || there.mtime == kept)

@@ -12,7 +12,7 @@ use crate::{
     endpoint::{Boxed, ByteStream, Entry, Reader},
 };
 
-/// A remote file read by ranges.
+/// Remote file read by ranges.
 pub(super) struct SftpReader {
     file: OpenFile,
     entry: Entry,
@@ -42,7 +42,7 @@ impl Reader for SftpReader {
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             self.file.confirm(&self.entry).await?;
-            // It was only read.
+            // The file was only read.
             let _ = self.file.close().await;
             Ok(())
         })

@@ -1,7 +1,8 @@
-//! Reading files of a server: many requests under way, and one for what lies behind the end that is told.
+//! Reading of files of a server: many requests in flight, and one for bytes behind the reported
+//! end.
 //!
-//! The size of a file may not be so: files of /proc say 0, a log grows, and servers err. A file is whole when nothing
-//! comes behind its last byte.
+//! The reported size of a file may be wrong: files of /proc report 0, a log grows, and servers err.
+//! A file is complete when nothing comes after its last byte.
 
 use std::{ops::Range, sync::Arc};
 
@@ -21,11 +22,11 @@ use crate::{
     posix::UNTOLD_BYTES_MAX,
 };
 
-/// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
+/// Most requests of one range in flight: 4 MiB at OpenSSH's limits, which fills a long path.
 pub(super) const REQUESTS_MAX: usize = 16;
 
 impl OpenFile {
-    /// Streams a range with many requests under way.
+    /// Streams a range with many requests in flight.
     pub(super) async fn read(&self, range: Range<u64>) -> Result<ByteStream> {
         let (slot, lease) = self.place();
         let lease = Arc::new(lease);
@@ -58,8 +59,8 @@ impl OpenFile {
         Ok(summer.sum())
     }
 
-    /// Asks at once for all of a small file that should look like `listed`, what lies behind it, how it looks then, and
-    /// that it be closed. `None` where it looks otherwise, or anything goes otherwise than hoped.
+    /// Requests at once all of a small file that should match `listed`, the bytes behind it, its
+    /// attributes then, and its closing. `None` if it differs, or any answer is unexpected.
     pub(super) async fn read_at_once(&self, listed: &Entry) -> Result<Option<Whole>> {
         let Opened { session, handle } = self.handle().await?;
         let mut batch = Batch::new(&session);
@@ -74,7 +75,7 @@ impl OpenFile {
         }
         let behind = batch.add(Request::new(READ).string(&handle).u64(offset).u32(1));
         let stat = batch.add(Request::new(FSTAT).string(&handle));
-        // From here on the handle may be another file's.
+        // From here on the handle may belong to another file.
         self.forget().await;
         let closed = batch.add(Request::new(CLOSE).string(&handle));
         batch.send().await?;
@@ -108,10 +109,12 @@ impl OpenFile {
         )
     }
 
-    /// Reads a file whole that doesn't look as it was listed, or that the server gives in other pieces.
+    /// Reads a whole file that differs from its listing, or that the server returns in other
+    /// pieces.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] where another size was told than there is, but for a file that seems to be empty.
+    /// [`ErrorKind::Changed`] if its size differs from the reported one, unless the file seems to
+    /// be empty.
     pub(super) async fn read_whole(&self) -> Result<Whole> {
         let mut entry = self.stat().await?;
         if entry.kind != Kind::File {
@@ -125,7 +128,7 @@ impl OpenFile {
         if size == entry.size {
             self.confirm(&entry).await?;
         }
-        // One of /proc was read until nothing came, and its time may be that of each look.
+        // A file of /proc was read to its end, and its time may be that of each check.
         entry.size = size;
         let mut summer = Summer::default();
         data.iter().for_each(|bytes| summer.add(bytes));
@@ -136,7 +139,7 @@ impl OpenFile {
         })
     }
 
-    /// Reads what a file holds that says it is empty.
+    /// Reads the content of a file that reports to be empty.
     async fn read_untold(&self) -> Result<Vec<Bytes>> {
         let Opened { session, handle } = self.handle().await?;
         let (mut data, mut offset) = (Vec::new(), 0);
@@ -160,7 +163,7 @@ impl OpenFile {
             .at(Locus::Source))
     }
 
-    /// Fails unless size and mtime are those of `entry`, and nothing lies behind its last byte.
+    /// Fails unless size and mtime are those of `entry`, and nothing comes after its last byte.
     pub(super) async fn confirm(&self, entry: &Entry) -> Result<()> {
         if self.ends_as(entry).await? {
             return Ok(());
@@ -171,10 +174,10 @@ impl OpenFile {
         ))
     }
 
-    /// Whether nothing lies behind the last byte of what still looks like `entry`.
+    /// Returns whether nothing comes after the last byte of a file that still matches `entry`.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] if it looks otherwise.
+    /// [`ErrorKind::Changed`] if it differs.
     pub(super) async fn ends_as(&self, entry: &Entry) -> Result<bool> {
         let Opened { session, handle } = self.handle().await?;
         let mut batch = Batch::new(&session);
@@ -191,7 +194,7 @@ impl OpenFile {
     }
 }
 
-/// Whether nothing is left to read.
+/// Returns whether nothing is left to read.
 fn is_end(reply: &Reply) -> bool {
     match reply {
         Reply::Data(bytes) => bytes.is_empty(),

@@ -1,4 +1,4 @@
-//! What can be asked of a host, over a connection that is made anew when it breaks.
+//! Requests to a host, over a connection that is replaced when it breaks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,19 +29,19 @@ use crate::{
     unkept::UnkeptCount,
 };
 
-/// What open files share: the way to a living connection.
+/// Common state of open files: access to a living connection.
 pub(super) struct Remote {
     pub(super) host: Host,
     pub(super) root: Vec<u8>,
     pub(super) rules: DraftRules,
     pub(super) pool: Arc<Pool>,
-    /// The way there and back, as the first answer told.
+    /// Round trip time of the first answer.
     pub(super) round_trip: Option<Duration>,
-    /// The server copies among its own files.
+    /// True if the server copies among its own files.
     pub(super) copies: bool,
-    /// What files arrived without.
+    /// Attributes that files arrived without.
     pub(super) unkept: UnkeptCount,
-    /// What was learnt of the clocks of its file systems.
+    /// Known clocks of its file systems.
     pub(super) clocks: Clocks,
 }
 
@@ -59,7 +59,7 @@ impl Remote {
         format!("{}{slash}{path}", self.host.show())
     }
 
-    /// The connection for everything but streams.
+    /// Returns the connection for everything but streams.
     pub(super) async fn session(&self) -> Result<Arc<Session>> {
         self.pool.session(0).await
     }
@@ -68,7 +68,7 @@ impl Remote {
         self.session().await?.ask(request).await
     }
 
-    /// The error a reply means that is not the one hoped for.
+    /// Returns the error that an unexpected reply means.
     pub(super) fn refusal(&self, reply: &Reply, operation: &'static str, full: &[u8]) -> Error {
         let fail = |kind| Error::new(kind, operation, self.show(full));
         match reply {
@@ -84,7 +84,8 @@ impl Remote {
             } => fail(ErrorKind::Unsupported),
             Reply::Status { code, message } if matches!(*code, FAILURE | BAD_MESSAGE) => {
                 let error = fail(ErrorKind::Other).cause(server_says(message));
-                // What OpenSSH calls EINVAL and ENAMETOOLONG, and whatever else it has no code for.
+                // OpenSSH's code for EINVAL, ENAMETOOLONG, and any other error without a code of
+                // its own.
                 error.hint(match *code {
                     BAD_MESSAGE => "the file system there may not take such a name: rename it",
                     _ => "it says no more: look at the quota, the disk and the log there",
@@ -99,7 +100,8 @@ impl Remote {
         }
     }
 
-    /// As [`Remote::refusal`] for a write, where a bare failure may mean a full disk.
+    /// Returns the error like [`Remote::refusal`] for a write, for which a bare failure may mean a
+    /// full disk.
     pub(super) async fn write_refusal(&self, reply: &Reply, full: &[u8]) -> Error {
         let error = self.refusal(reply, "write", full).at(Locus::Destination);
         if !matches!(reply, Reply::Status { code: FAILURE, .. }) {
@@ -122,7 +124,8 @@ impl Remote {
         error.cause(cause).hint(hint).at(Locus::Destination)
     }
 
-    /// Whether a small file beside `full` can't be written either: of a quota, servers tell no more than that something failed.
+    /// Returns whether a small file beside `full` can't be written either: servers report an
+    /// exceeded quota as a mere failure.
     async fn takes_nothing(&self, full: &[u8]) -> bool {
         const BLOCK: Bytes = Bytes::from_static(&[1; 4096]);
         let path = beside(full, &trial_name(b"room"));
@@ -139,13 +142,13 @@ impl Remote {
         let write = Request::new(WRITE).string(&handle).u64(0);
         let written = self.ask(write.payload(vec![BLOCK])).await;
         let closed = self.ask(Request::new(CLOSE).string(&handle)).await;
-        // It is hidden, and its name says whose it is.
+        // The leftover is hidden, and its name identifies its owner.
         let _ = self.ask(Request::new(REMOVE).string(&path)).await;
         has_failed(&written) || has_failed(&closed)
     }
 
     pub(super) async fn is_full(&self, full: &[u8]) -> bool {
-        /// Less free space than this, in bytes, explains a failed write.
+        /// Free space below which a failed write is explained, in bytes.
         const FREE_BYTES_MIN: u64 = 1 << 20;
         use bytes::Buf;
         let Ok(session) = self.session().await else {
@@ -173,10 +176,10 @@ impl Remote {
         }
     }
 
-    /// What the server says of a file.
+    /// Returns the server's entry for a file.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for a file whose size it does not tell.
+    /// [`ErrorKind::Unsupported`] for a file whose size it does not report.
     pub(super) fn entry(
         &self,
         name: Vec<u8>,
@@ -212,9 +215,9 @@ impl Remote {
         }
     }
 
-    /// Fails where something is that a file must not replace: a device, a pipe or a socket.
+    /// Fails if something exists that a file must not replace: a device, a pipe or a socket.
     pub(super) async fn refuse_special(&self, full: &[u8]) -> Result<()> {
-        // What /dev/stdout leads to is meant, not the link.
+        // The target of /dev/stdout is meant, not the link.
         let there = self.stat(full, true).await;
         let there = there.map_err(|error| error.at(Locus::Destination))?;
         match there {
@@ -225,7 +228,7 @@ impl Remote {
         }
     }
 
-    /// Where a path leads, of which the end may not exist yet.
+    /// Resolves a path, whose end may not exist yet.
     pub(super) async fn real_path(&self, full: &[u8]) -> Result<Vec<u8>> {
         let (mut there, mut missing) = (full, Vec::<&[u8]>::new());
         loop {
@@ -245,7 +248,7 @@ impl Remote {
         }
     }
 
-    /// Makes a symbolic link, replacing one that is there.
+    /// Makes a symbolic link, replacing an existing one.
     pub(super) async fn make_link(
         &self,
         full: &[u8],
@@ -257,7 +260,7 @@ impl Remote {
         let (clear, removed) = tokio::join!(self.refuse_special(full), removing);
         clear?;
         removed?;
-        // OpenSSH takes the target first, against the draft (PROTOCOL, section 4.1).
+        // OpenSSH expects the target first, against the draft (PROTOCOL, section 4.1).
         let request = Request::new(SYMLINK).string(target).string(&partial);
         match self.ask(request).await? {
             Reply::Status { code: OK, .. } => {}
@@ -267,7 +270,7 @@ impl Remote {
                 let error = self.refusal(&reply, "make link", full);
                 return Err(error.at(Locus::Destination));
             }
-            // What it is that file systems say that have none, servers tell in many ways.
+            // Servers report in many ways that a file system has no links.
             reply => {
                 let refused = self.write_refusal(&reply, full).await;
                 if refused.kind() == ErrorKind::Full {
@@ -328,12 +331,12 @@ impl Remote {
         Ok(made)
     }
 
-    /// Where the writer with this word writes what becomes `full`.
+    /// Returns the hidden path at which the writer with this word writes `full`.
     pub(super) fn partial(&self, full: &[u8], word: &str) -> Vec<u8> {
         beside(full, &partial_name(base_name(full), word))
     }
 
-    /// Where what becomes `full` is written in one go.
+    /// Returns the hidden path at which `full` is written in one request.
     pub(super) fn same_partial(&self, full: &[u8], spec: &FileSpec) -> Vec<u8> {
         beside(full, &same_partial_name(base_name(full), spec))
     }
@@ -345,7 +348,7 @@ impl Remote {
         }
         let file = open().await?;
         let whole = file.read_whole().await;
-        // It was only read.
+        // The file was only read.
         let _ = file.close().await;
         whole
     }
@@ -374,7 +377,7 @@ impl Remote {
             Err(error) => Err(error),
         };
         if published.is_err() {
-            // Of no use: a small file is written anew.
+            // No use is left for it: a small file is written anew.
             let _ = self.ask(Request::new(REMOVE).string(&partial)).await;
         } else {
             self.clear(beside).await;
@@ -382,7 +385,7 @@ impl Remote {
         published
     }
 
-    /// Lets the server copy `from` to `full`.
+    /// Makes the server copy `from` to `full`.
     pub(super) async fn copy(
         self: &Arc<Self>,
         from: &[u8],
@@ -425,7 +428,7 @@ impl Remote {
     }
 }
 
-/// A path below a directory, which may be the root of all.
+/// Returns a path below a directory, which may be the root of all.
 fn below_of(directory: &[u8], path: &[u8]) -> Vec<u8> {
     match directory {
         b"/" if !path.is_empty() => [b"/", path].concat(),

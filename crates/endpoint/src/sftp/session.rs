@@ -1,7 +1,7 @@
-//! One `ssh -s HOST sftp` process with many requests under way at once.
+//! Sessions: each is an `ssh -s HOST sftp` process with many requests in flight.
 //!
-//! `ssh` brings everything people have set up: `ssh_config`, keys, agent, `known_hosts`,
-//! `ProxyJump`. An own client of the protocol, because names must be allowed to be any bytes.
+//! `ssh` applies all of the user's settings: `ssh_config`, keys, agent, `known_hosts`, `ProxyJump`.
+//! The protocol client is our own, because names must be allowed to be any bytes.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,37 +32,37 @@ use crate::{
     ssh::{self, Complaints},
 };
 
-/// Nothing came back for this long: the connection counts as dead.
+/// Time without an answer after which the connection counts as dead.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Longest to wait for a connection: a slow handshake through a jump host.
+/// Timeout of a connection: a slow handshake through a jump host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Batches of requests waiting to be written: 8 MiB of payload at most where each is one write.
+/// Most batches of requests waiting to be written: 8 MiB of payload at most if each is one write.
 const QUEUED_BATCHES: usize = 32;
 
-/// Bytes read ahead of a packet. Little, since what is read ahead is copied once more.
+/// Bytes read ahead of a packet. Few, since they are copied once more.
 const AHEAD_BYTES: usize = 16 << 10;
 
-/// Bytes a pipe to `ssh` is to hold: without more room than the usual 64 KiB, each request wakes
-/// both sides several times. The most that Linux gives everybody.
+/// Capacity of a pipe to `ssh` in bytes: with the default of 64 KiB each request wakes both sides
+/// several times. The most that Linux allows every user.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Longest packet believed, in bytes: OpenSSH's own limit.
+/// Longest packet accepted, in bytes: OpenSSH's own limit.
 const PACKET_BYTES_MAX: usize = 256 << 10;
 
-/// Packets from so many bytes on are read into blocks of memory that are used again.
+/// Size from which packets are read into reusable blocks of memory.
 const BLOCK_FROM: usize = 128 << 10;
 
-/// Payload a server takes that doesn't tell its limits (draft-ietf-secsh-filexfer-02, section 3).
+/// Payload for a server that doesn't report its limits (draft-ietf-secsh-filexfer-02, section 3).
 const PAYLOAD_BYTES_DEFAULT: u32 = 32 << 10;
 
-/// Characters that are shown of what is no answer.
+/// Most characters of an invalid answer in messages.
 const SHOWN_MAX: usize = 80;
 
 type Waiting = Mutex<HashMap<u32, oneshot::Sender<Reply>>>;
 
-/// A connection. Dead connections stay dead.
+/// Connection. Dead connections stay dead.
 pub(super) struct Session {
     queue: mpsc::Sender<Vec<Bytes>>,
     waiting: Arc<Waiting>,
@@ -73,12 +73,12 @@ pub(super) struct Session {
     pub write_bytes_max: u32,
     pub posix_rename: bool,
     pub statvfs: bool,
-    /// The server flushes a file to its disk when asked.
+    /// True if the server flushes a file to its disk on request.
     pub fsync: bool,
     pub copy_data: bool,
-    /// The server sets attributes of links themselves.
+    /// True if the server sets attributes of links themselves.
     pub lsetstat: bool,
-    /// How long the answer to a small request took.
+    /// Duration of the answer to a small request.
     pub round_trip: Option<Duration>,
     /// Reader, writer and the process; all end when the session is dropped.
     _running: JoinSet<()>,
@@ -86,7 +86,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects, proposing `ciphers` where there are any.
+    /// Connects, proposing `ciphers` if there are any.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
@@ -104,7 +104,7 @@ impl Session {
         };
         let mut running = JoinSet::new();
         let complaints = Complaints::collect(complaints, &mut running);
-        // Less will do where the system gives no more.
+        // A smaller capacity suffices if the system allows no more.
         let _ = rustix::pipe::fcntl_setpipe_size(&input, PIPE_BYTES);
         let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_BYTES);
         let mut output = BufReader::with_capacity(AHEAD_BYTES, output);
@@ -160,7 +160,7 @@ impl Session {
             self.round_trip = Some(clock::now().saturating_duration_since(asked));
             limits.advance(8);
             let cap = |limit: u64| {
-                // Room for the packet's own fields within the longest packet.
+                // The packet's own fields need room within the longest packet.
                 let payload_max = PACKET_BYTES_MAX as u64 - 1024;
                 u32::try_from(limit.min(payload_max)).unwrap_or(PAYLOAD_BYTES_DEFAULT)
             };
@@ -172,7 +172,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the connection broke.
+    /// Returns whether the connection broke.
     pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
@@ -189,7 +189,7 @@ impl Session {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] when the connection breaks; [`ErrorKind::TimedOut`].
+    /// [`ErrorKind::Unreachable`] if the connection breaks; [`ErrorKind::TimedOut`].
     pub(super) async fn ask(&self, request: Request) -> Result<Reply> {
         self.send(request).await?.reply().await
     }
@@ -197,7 +197,7 @@ impl Session {
     /// Sends a request after those sent before: the server works in that order.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] when the connection broke.
+    /// [`ErrorKind::Unreachable`] if the connection broke.
     pub(super) async fn send(&self, request: Request) -> Result<Asked<'_>> {
         let mut batch = Batch::new(self);
         let asked = batch.add(request);
@@ -220,7 +220,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds one; its answer comes after the batch was sent.
+    /// Adds a request; its answer comes after the batch was sent.
     pub(super) fn add(&mut self, request: Request) -> Asked<'a> {
         let session = self.session;
         let id = session.next_id.fetch_add(1, Relaxed);
@@ -235,10 +235,10 @@ impl<'a> Batch<'a> {
         Asked { ticket, receiver }
     }
 
-    /// Sends them after all that was sent before.
+    /// Sends them after all earlier ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] when the connection broke.
+    /// [`ErrorKind::Unreachable`] if the connection broke.
     pub(super) async fn send(self) -> Result<()> {
         if self.session.is_dead() {
             return Err(self.session.broken());
@@ -248,7 +248,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A request whose answer is to come.
+/// Pending request.
 pub(super) struct Asked<'a> {
     ticket: Ticket<'a>,
     receiver: oneshot::Receiver<Reply>,
@@ -258,7 +258,7 @@ impl Asked<'_> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// As [`Session::ask`].
+    /// Errors of [`Session::ask`].
     pub(super) async fn reply(self) -> Result<Reply> {
         let session = self.ticket.session;
         match timeout(ANSWERED_WITHIN, self.receiver).await {
@@ -272,7 +272,7 @@ impl Asked<'_> {
     }
 }
 
-/// Forgets a request whose asker is gone.
+/// Guard that forgets a request whose caller is gone.
 struct Ticket<'a> {
     session: &'a Session,
     id: u32,
@@ -298,11 +298,11 @@ fn command(host: &Host, ciphers: Option<&str>) -> Command {
     command
 }
 
-/// Why there is no server.
+/// Reason why there is no server.
 enum NoServer {
-    /// It hung up.
+    /// Connection closed.
     Ended,
-    /// A shell says something first, and what comes then can't be told from it.
+    /// Output of a shell before the server's, which can't be separated from it.
     Says(String),
 }
 
@@ -311,7 +311,7 @@ async fn greet(
     input: &mut ChildStdin,
     output: &mut BufReader<impl AsyncRead + Unpin>,
 ) -> Result<Vec<String>, NoServer> {
-    // Where it hung up, reading says so.
+    // If the server hung up, the read reports it.
     let _ = input.write_all(&[0, 0, 0, 5, INIT, 0, 0, 0, 3]).await;
     let _ = input.flush().await;
     let first = output.fill_buf().await.unwrap_or_default();
@@ -329,7 +329,7 @@ async fn greet(
     extensions_in(packet).ok_or(NoServer::Ended)
 }
 
-/// The extensions that a greeting names.
+/// Returns the extensions that a greeting names.
 fn extensions_in(mut packet: Bytes) -> Option<Vec<String>> {
     let (&kind, _) = packet.split_first()?;
     if kind != VERSION {
@@ -410,7 +410,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Vec<Bytes>>
     }
 }
 
-/// Pieces that are written in a row, as many in one call as the system takes.
+/// Pieces that are written in a row, as many in one call as the system accepts.
 struct Row(VecDeque<Bytes>);
 
 impl Buf for Row {

@@ -1,4 +1,4 @@
-//! Unfinished copies of small files, which nobody else made.
+//! Unfinished copies of small files, each certain to be new.
 
 use std::sync::Arc;
 
@@ -12,17 +12,18 @@ use crate::{
     endpoint::{FileSpec, new_word},
 };
 
-/// An unfinished copy that was opened.
+/// Open unfinished copy.
 pub(super) struct Unfinished {
     pub(super) file: OpenFile,
     pub(super) partial: Vec<u8>,
-    /// What lies under the name that was tried first.
+    /// Path that was tried first, if something occupies it.
     pub(super) beside: Option<Vec<u8>>,
 }
 
 impl Remote {
-    /// Opens an unfinished copy that is not there yet: what lies under its name, which can be foretold, may be a link, another user's,
-    /// or what a killed copy left. Then it gets a name that nobody knows.
+    /// Opens a new unfinished copy. Its name is predictable, so an existing file there may be a
+    /// link, another user's, or a leftover of a killed copy. Then the copy gets an unpredictable
+    /// name.
     pub(super) async fn open_unfinished<F>(
         self: &Arc<Self>,
         full: &[u8],
@@ -48,7 +49,7 @@ impl Remote {
             }
             Err(error) => error,
         };
-        // The protocol has no word for what is there already.
+        // The protocol has no code for an existing file.
         if !matches!(
             refused.kind(),
             ErrorKind::Other | ErrorKind::PermissionDenied
@@ -66,7 +67,7 @@ impl Remote {
         }
     }
 
-    /// Removes what a killed copy left beside what has its name now.
+    /// Removes a killed copy's leftover beside the published file.
     pub(super) async fn clear(&self, beside: Option<Vec<u8>>) {
         if let Some(beside) = beside {
             let _ = self.ask(Request::new(REMOVE).string(&beside)).await;

@@ -37,7 +37,7 @@ const EXTENDED_REPLY: u8 = 201;
 pub(super) const OPEN_READ: u32 = 1;
 pub(super) const OPEN_WRITE: u32 = 2;
 pub(super) const OPEN_CREATE: u32 = 8;
-/// Nothing may be there that it would make.
+/// Flag to fail if the file exists.
 pub(super) const OPEN_NEW: u32 = 0x20;
 
 const ATTR_SIZE: u32 = 1;
@@ -46,10 +46,10 @@ const ATTR_MODE: u32 = 4;
 const ATTR_TIMES: u32 = 8;
 const ATTR_EXTENDED: u32 = 0x8000_0000;
 
-/// Names of one directory packet that are believed.
+/// Most names accepted of one directory packet.
 const NAMES_MAX: u32 = 100_000;
 
-/// A request being written: everything but the length and the id.
+/// Request being written: everything but the length and the id.
 pub(super) struct Request {
     kind: u8,
     body: BytesMut,
@@ -87,7 +87,7 @@ impl Request {
         self
     }
 
-    /// A last string, in pieces that are sent as they are, without a copy.
+    /// Appends a last string, in pieces that are sent without a copy.
     pub(super) fn payload(self, pieces: Vec<Bytes>) -> Self {
         let len: usize = pieces.iter().map(Bytes::len).sum();
         let mut request = self.u32(u32::try_from(len).unwrap_or(u32::MAX));
@@ -95,7 +95,7 @@ impl Request {
         request
     }
 
-    /// Appends the packet, in pieces, to what is to be sent.
+    /// Appends the packet, in pieces, to the output.
     pub(super) fn send_to(self, id: u32, out: &mut Vec<Bytes>) {
         let payload: usize = self.payload.iter().map(Bytes::len).sum();
         let len = u32::try_from(1 + 4 + self.body.len() + payload).unwrap_or(u32::MAX);
@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-/// What an SFTP server says about a file.
+/// Attributes of a file at an SFTP server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub size: Option<u64>,
@@ -131,7 +131,8 @@ impl Attributes {
             out.put_u32(mode);
         }
         if let Some(mtime) = self.mtime {
-            // Both times or none, says the protocol. It counts as read now: purges go by that.
+            // The protocol requires both times or none. The access time becomes now, since purges
+            // go by that.
             out.put_u32(u32::try_from(clock::unix_secs()).unwrap_or(mtime));
             out.put_u32(mtime);
         }
@@ -180,7 +181,7 @@ impl Attributes {
     }
 }
 
-/// A server's answer.
+/// Answer of a server.
 #[derive(Debug)]
 pub(super) enum Reply {
     Status { code: u32, message: String },
@@ -191,7 +192,7 @@ pub(super) enum Reply {
     Extended(Bytes),
 }
 
-/// Reads a packet without its length: the id and the reply; `None` when it makes no sense.
+/// Parses a packet without its length: the id and the reply; `None` if it is invalid.
 pub(super) fn read_reply(mut packet: Bytes) -> Option<(u32, Reply)> {
     let kind = packet.try_get_u8().ok()?;
     let id = get_u32(&mut packet)?;

@@ -1,4 +1,4 @@
-//! Large files written to a server: segments at any offset, noted here, renamed when all are there.
+//! Writing of large files: segments at any offset, noted here, renamed when all are stored.
 
 use std::{
     ops::Range,
@@ -19,23 +19,23 @@ use crate::{
     ledger::{Claim, Head, Kept, Ledger},
 };
 
-/// Bytes of a segment, and so what a crash loses for each lane.
+/// Bytes of a segment, and so the loss per lane after a crash.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// A server gives no receipt for what it holds.
+/// Placeholder, since a server gives no receipt.
 const RECEIPT: &str = "-";
 
-/// A large file being written to a server.
+/// Large file being written to a server.
 pub(super) struct SftpWriter {
     file: OpenFile,
     full: Vec<u8>,
-    /// What its unfinished copy has in its name, which no other writer has.
+    /// Word in the name of its unfinished copy that no other writer has.
     word: String,
-    /// What had the final name when it began.
+    /// Entry under the final name when it began.
     before: Option<Entry>,
     spec: FileSpec,
     kept: Vec<(u64, Checksum)>,
-    /// None where another process has it: this copy can't be continued then.
+    /// Ledger; none if another process has it: this copy can't be continued then.
     ledger: BlockingMutex<Option<Ledger>>,
 }
 
@@ -49,7 +49,8 @@ fn ledger_path(remote: &Remote, full: &[u8], spec: &FileSpec) -> PathBuf {
     state_folder().join(format!("sftp-{}", &hasher.finalize().to_hex()[..32]))
 }
 
-/// Writes a segment of the draft that another process began, and says its checksum and its receipt.
+/// Writes a segment of the draft that another process began, and returns its checksum and its
+/// receipt.
 pub(super) async fn write_lent(
     remote: &Arc<Remote>,
     full: &[u8],
@@ -66,7 +67,7 @@ pub(super) async fn write_lent(
     Ok((sum, RECEIPT.to_owned()))
 }
 
-/// Writes a segment, and sees that the server holds it.
+/// Writes a segment, and checks that the server holds it.
 async fn write_segment(
     file: &OpenFile,
     range: &Range<u64>,
@@ -83,7 +84,7 @@ async fn write_segment(
     Ok(sum)
 }
 
-/// Takes over what another machine noted.
+/// Adopts the note of another machine.
 pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -> Result<()> {
     let path = ledger_path(remote, full, spec);
     Ledger::adopt(&path, &spec.identity(), note)
@@ -91,7 +92,7 @@ pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -
 }
 
 impl SftpWriter {
-    /// Continues the unfinished copy of the same source, or starts one.
+    /// Continues the unfinished copy of this source, or starts one.
     pub(super) async fn start(
         remote: Arc<Remote>,
         full: Vec<u8>,
@@ -152,8 +153,8 @@ impl SftpWriter {
         }
     }
 
-    /// Fails where something has the final name that was not there when this copy began, and is not the same: another
-    /// finished first.
+    /// Fails if the final name now has a file that was not there when this copy began, and differs:
+    /// another writer finished first.
     async fn refuse_overtaken(&self) -> Result<()> {
         let remote = &self.file.remote;
         let look = |entry: Entry| (entry.kind, entry.size, entry.mtime);
@@ -202,8 +203,8 @@ impl SftpWriter {
     }
 }
 
-/// The noted segments that the server's file holds, read back: the note alone may be of a file that
-/// was lost.
+/// Returns the noted segments that the server's file holds. They are read back: the note alone may
+/// belong to a lost file.
 async fn still_held(file: &OpenFile, size: Option<u64>, noted: Vec<Kept>) -> Result<Vec<Kept>> {
     let there = file.stat().await?.size;
     let size = size.unwrap_or(there);

@@ -1,6 +1,6 @@
 //! Escapes of HTML.
 
-/// Signs that pages write by name, as HTML calls them (HTML, section 13.5): those that names of files have.
+/// Characters that pages write by name (HTML, section 13.5): those that occur in names of files.
 const NAMED: [(&str, char); 36] = [
     ("amp", '&'),
     ("lt", '<'),
@@ -40,10 +40,10 @@ const NAMED: [(&str, char); 36] = [
     ("verbar", '|'),
 ];
 
-/// Longest name or number of a sign, in bytes.
+/// Longest name or number of a character, in bytes.
 const NAME_BYTES_MAX: usize = 10;
 
-/// The text behind the escapes of an attribute. What is none stays as it is.
+/// Decodes the escapes of an attribute. Invalid ones stay unchanged.
 pub(super) fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -66,7 +66,7 @@ pub(super) fn unescape(text: &str) -> String {
     plain
 }
 
-/// The sign of a name or a number, and the length of that.
+/// Returns the character for a name or a number, and the length of that.
 fn sign_of(name: &str) -> Option<(char, usize)> {
     if name.len() > NAME_BYTES_MAX {
         return None;

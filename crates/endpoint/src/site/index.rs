@@ -1,4 +1,4 @@
-//! What a web server lists: nginx's index as JSON, or the links of a page.
+//! Indexes of web servers: nginx's index as JSON, or the links of a page.
 
 use std::{collections::BTreeSet, sync::Arc, vec};
 
@@ -15,16 +15,17 @@ use crate::{
     web::{Call, Pages, check_coding, check_status, decode, read_whole, text_of},
 };
 
-/// Files asked for at once: a page of links tells names only.
+/// Most files requested at once: a page of links only has names.
 const QUESTIONS_AT_ONCE: usize = 16;
 
-/// A number from here on is no time in seconds: as one in milliseconds it is one of our days, as one in seconds of the year 5138.
+/// Number from which a time is not in seconds: as milliseconds it is a present day, as seconds the
+/// year 5138.
 const SECONDS_END: i64 = 100_000_000_000;
 
 /// Entries of one page of a listing.
 const PAGE_ENTRIES: usize = 512;
 
-/// A line of nginx's index with `autoindex_format json`.
+/// Line of nginx's index with `autoindex_format json`.
 #[derive(Debug, Deserialize)]
 struct Line {
     name: String,
@@ -38,7 +39,7 @@ pub(super) struct SiteListing {
     pages: Arc<Pages>,
     path: Vec<u8>,
     entries: vec::IntoIter<Entry>,
-    /// The index told sizes and times; otherwise each file is asked for its own.
+    /// True if the index has sizes and times; otherwise each file needs a request.
     is_told: bool,
 }
 
@@ -95,8 +96,8 @@ impl SiteListing {
         })
     }
 
-    /// The entry a file itself tells. A file that can't be looked at, or is not there, is listed: whoever reads it
-    /// will be told why.
+    /// Returns the entry according to the file itself. A file that can't be examined, or is
+    /// missing, is listed: reading it gives the error.
     async fn ask(&self, entry: Entry) -> Entry {
         if self.is_told || entry.kind == Kind::Directory {
             return entry;
@@ -122,9 +123,9 @@ impl Listing for SiteListing {
     }
 }
 
-/// What an index in JSON tells, and whether it tells all sizes.
+/// Parses an index in JSON. Returns its entries, and whether it has all sizes.
 fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
-    // Names are bytes, and servers write them as they are.
+    // Names are bytes, and servers write them unchanged.
     let is_text = std::str::from_utf8(text).is_ok();
     let lines: Vec<Line> = match is_text {
         true => serde_json::from_slice(text).ok()?,
@@ -155,8 +156,8 @@ fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
     Some((entries.collect(), is_told))
 }
 
-/// A time as nginx writes it, or as other servers do: as RFC 3339, or as seconds since 1970. What is anything else is not known: the file is
-/// asked for it.
+/// Parses a time as nginx writes it, or as other servers do: as RFC 3339, or as seconds since 1970.
+/// Any other form is unknown: the file itself is requested.
 fn time_of(told: &serde_json::Value) -> Option<FileTime> {
     if let Some(text) = told.as_str() {
         return dates::parse_http(text).or_else(|| dates::parse_rfc3339(text));
@@ -165,10 +166,11 @@ fn time_of(told: &serde_json::Value) -> Option<FileTime> {
     secs.map(|secs| FileTime { secs, nanos: 0 })
 }
 
-/// Letters that stand for bytes that are no text, the byte added; nobody's letters are here.
+/// First of the characters that stand for bytes that are no text, with the byte added; no real text
+/// uses them.
 const BYTES: u32 = 0x10_fe00;
 
-/// Text in which a letter stands for each byte that is none.
+/// Converts bytes to text, with a character for each byte that is none.
 fn marked(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -179,7 +181,7 @@ fn marked(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that [`marked`] made this text of.
+/// Returns the bytes of a text from [`marked`].
 fn unmarked(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for letter in text.chars() {
@@ -193,18 +195,19 @@ fn unmarked(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Whether a page lacks its end. One that never began as a page may end where its answer does, if that end was said.
+/// Returns whether a page lacks its end. A text that never began as a page may end with its answer,
+/// if that end was announced.
 fn is_cut(page: &[u8], has_end: bool) -> bool {
     let page = page.to_ascii_lowercase();
     let has = |tag: &[u8]| page.windows(tag.len()).any(|found| found == tag);
     !has(b"</html") && (has(b"<html") || !has_end)
 }
 
-/// What the links of a page show below its own address. What no name can stand for is among it: whoever copies it says
-/// that it is left out.
+/// Returns the names that the links of a page show below its own address. Invalid names are among
+/// them: the copy reports them as left out.
 ///
 /// # Errors
-/// Why that would not be all of it, and what to try.
+/// The reason why the list would be incomplete, and a hint.
 fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static str)> {
     let page = String::from_utf8_lossy(page);
     let folder = Folder::of(from);
@@ -229,7 +232,8 @@ fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static st
     let mut seen = BTreeSet::new();
     let mut entries = Vec::new();
     for link in links {
-        // Another view of a file that is listed, or what the page of a listed directory will show.
+        // Another view of a listed file, or something that the page of a listed directory will
+        // show.
         let is_listed = link
             .inside
             .as_ref()
@@ -241,7 +245,8 @@ fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static st
     Ok(entries)
 }
 
-/// Whether a query asks for more of a list than its first page; others ask for another order.
+/// Returns whether a query requests more of a list than its first page; others request another
+/// order.
 fn asks_for_more(query: &str) -> bool {
     query.split(['&', ';']).any(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -255,25 +260,25 @@ fn asks_for_more(query: &str) -> bool {
     })
 }
 
-/// A link to something below a folder.
+/// Link to something below a folder.
 struct Link {
     name: Vec<u8>,
     kind: Kind,
-    /// The file whose view it is, or the directory that it lies in.
+    /// File whose view it is, or the directory in which it lies.
     inside: Option<Vec<u8>>,
 }
 
 impl Link {
-    /// Whether it is a name, and no way to something else.
+    /// Returns whether it is only a name.
     fn is_plain(&self) -> bool {
         self.inside.is_none() && !self.name.contains(&b'/') && !self.name.contains(&0)
     }
 }
 
-/// Where a page lies, by which its links are understood (RFC 3986, section 5).
+/// Address of a page, against which its links are resolved (RFC 3986, section 5).
 struct Folder<'a> {
     host: &'a str,
-    /// With a slash at both ends, and no escapes.
+    /// Path with a slash at both ends, and without escapes.
     path: Vec<u8>,
 }
 
@@ -287,8 +292,8 @@ impl<'a> Folder<'a> {
         }
     }
 
-    /// What a link shows below the folder; nothing if it leads elsewhere, as those to the folder above, to other hosts and
-    /// to the same page in another order do.
+    /// Resolves a link to a name below the folder; none if it leads elsewhere, as those to the
+    /// folder above, to other hosts and to this page in another order.
     fn link(&self, link: &str) -> Option<Link> {
         let link = html::unescape(link);
         let path = self.on_this_host(&link)?;
@@ -303,7 +308,7 @@ impl<'a> Folder<'a> {
             return None;
         }
         if end < path.len() {
-            // Servers that escape nothing have such names too: whoever asks for it finds out.
+            // Servers that escape nothing have such names too: a request decides.
             let whole = [&*name, &*unescaped(&path[end..])].concat();
             return Some(Link {
                 name: whole,
@@ -319,7 +324,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// Whether an address is that of the folder, or of something else that lies in it.
+    /// Returns whether an address is that of the folder, or of something else in it.
     fn is_itself(&self, address: &str) -> bool {
         let address = html::unescape(address);
         let path = self.on_this_host(&address);
@@ -327,7 +332,7 @@ impl<'a> Folder<'a> {
         below.is_some_and(|below| !below.contains('/') && below != "..")
     }
 
-    /// Whether a link leads to a further page of the folder's list.
+    /// Returns whether a link leads to a further page of the folder's list.
     fn has_more_at(&self, link: &str) -> bool {
         let link = html::unescape(link);
         let query = link.split_once('#').map_or(&*link, |(link, _)| link);
@@ -340,7 +345,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// The path of a link, unless it leads to another host or to no web page.
+    /// Returns the path of a link, unless it leads to another host or to no web page.
     fn on_this_host<'b>(&self, link: &'b str) -> Option<&'b str> {
         let address = match link.split_once("://") {
             Some((scheme, rest)) if is_scheme(scheme) => rest,
@@ -355,7 +360,7 @@ impl<'a> Folder<'a> {
         (host.eq_ignore_ascii_case(self.host) && path.starts_with('/')).then_some(path)
     }
 
-    /// The rest of a path behind the folder's own, escapes and all.
+    /// Returns the rest of a path behind the folder's own, with its escapes.
     fn below<'b>(&self, path: &'b str) -> Option<&'b str> {
         if !path.starts_with('/') {
             let mut path = path;
@@ -364,7 +369,7 @@ impl<'a> Folder<'a> {
             }
             return Some(path);
         }
-        // Each may escape what the other does not.
+        // Each may escape characters that the other does not.
         let mut slashes = path.match_indices('/').map(|(place, _)| place + 1);
         let end = slashes.find(|end| unescaped(&path[..*end]) == self.path)?;
         Some(&path[end..])
@@ -375,19 +380,19 @@ fn is_scheme(text: &str) -> bool {
     text.eq_ignore_ascii_case("http") || text.eq_ignore_ascii_case("https")
 }
 
-/// Whether a link is none to a page. Others with a colon may be names that are not escaped.
+/// Returns whether a link is none to a page. Others with a colon may be names that are not escaped.
 fn leads_nowhere(link: &str) -> bool {
     let scheme = link.split_once(':').map_or("", |(scheme, _)| scheme);
     let known = ["mailto", "javascript", "data", "tel", "ftp", "file"];
     known.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
-/// The bytes of a path. What is no escape is taken as it stands: some servers escape nothing.
+/// Decodes a path to bytes. Invalid escapes stay unchanged: some servers escape nothing.
 fn unescaped(path: &str) -> Vec<u8> {
     decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
 }
 
-/// What the `href` of each tag of this name says.
+/// Returns the `href` of each tag of this name.
 fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> {
     let mut rest = page;
     std::iter::from_fn(move || {
@@ -409,7 +414,7 @@ fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> 
     })
 }
 
-/// The `href` among the attributes that a text begins with, and what follows them.
+/// Returns the `href` among the attributes at the start of a text, and the text after them.
 fn href_of(text: &str) -> (Option<&str>, &str) {
     let (mut rest, mut link) = (text, None);
     loop {
@@ -418,7 +423,7 @@ fn href_of(text: &str) -> (Option<&str>, &str) {
             return (link, rest);
         }
         let ends = |c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/');
-        // A name has one character at least, so that this comes to an end.
+        // A name has at least one character, so that this ends.
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let end = rest[first..].find(ends).map_or(rest.len(), |at| first + at);
         let (name, after) = rest.split_at(end);
@@ -441,7 +446,7 @@ fn href_of(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Reads a page, for [`crate::fuzzing`].
+/// Parses a page, for [`crate::fuzzing`].
 pub(crate) fn try_index(data: &[u8]) {
     let page = Bytes::copy_from_slice(data);
     let from = Uri::from_static("http://server/folder/");

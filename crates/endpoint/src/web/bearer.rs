@@ -1,4 +1,4 @@
-//! Bearer tokens that end, and where the next one comes from.
+//! Bearer tokens that expire, and the sources of new ones.
 
 use std::{
     fmt, io,
@@ -20,25 +20,25 @@ use crate::{
     printer::{self, Company},
 };
 
-/// How long a token is used before its file or its program is asked again.
+/// Time for which a token is used before its file or its program is read again.
 const LOOKED_AT_AFTER: Duration = Duration::from_secs(60);
 
-/// How long the program may take: it may ask somebody else.
+/// Timeout of the program, which may contact another service.
 const PRINTS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Longest token, in bytes: more is no header.
+/// Longest token, in bytes: a longer one is no header.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// Where a bearer token comes from.
+/// Source of a bearer token.
 #[derive(Clone)]
 pub(crate) enum TokenSource {
-    /// It is as it is, and never renewed.
+    /// Fixed token, never renewed.
     Fixed(Secret),
-    /// A file that somebody else writes anew.
+    /// File that another program rewrites.
     File(PathBuf),
-    /// A program with its arguments, which prints one.
+    /// Program with its arguments, which prints a token.
     Command(Vec<String>),
-    /// A refresh token, and who gives tokens for it.
+    /// Refresh token, and the service that gives tokens for it.
     Grant(Arc<Account>),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A bearer token of now.
+/// Current bearer token.
 pub(crate) struct Bearer {
     source: TokenSource,
     held: Mutex<Held>,
@@ -58,12 +58,12 @@ pub(crate) struct Bearer {
 struct Held {
     header: Option<HeaderValue>,
     good_until: Option<Instant>,
-    /// The one that came with the last token, which counts instead of the first.
+    /// Refresh token that came with the last token, and replaces the first.
     refresh: Option<Secret>,
 }
 
 impl Bearer {
-    /// Tells two apart; never a secret.
+    /// Returns a name that distinguishes tokens; never a secret.
     pub(crate) fn name(&self) -> String {
         match &self.source {
             TokenSource::Fixed(token) => {
@@ -76,10 +76,10 @@ impl Bearer {
         }
     }
 
-    /// A token from there.
+    /// Creates a token from a source.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a fixed one that makes no header.
+    /// [`ErrorKind::Invalid`] for a fixed one that is no valid header.
     pub(crate) fn new(source: TokenSource) -> Result<Self> {
         if let TokenSource::Fixed(token) = &source {
             header_of(token)?;
@@ -90,12 +90,12 @@ impl Bearer {
         })
     }
 
-    /// The header with the token of now.
+    /// Returns the header with the current token.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] where none can be had.
+    /// [`ErrorKind::Unauthenticated`] if none is available.
     pub(crate) async fn header(&self, web: &Web) -> Result<HeaderValue> {
-        // Held while one is fetched, so that one request fetches it for all.
+        // Held while a token is fetched, so that one request fetches it for all.
         let mut held = self.held.lock().await;
         let is_good = held.good_until.is_none_or(|until| until > clock::now());
         if let Some(header) = held.header.as_ref().filter(|_| is_good) {
@@ -108,7 +108,8 @@ impl Bearer {
         Ok(header)
     }
 
-    /// Forgets the token in this header, which was refused; says whether another may be had.
+    /// Forgets the token in this header, which was refused; returns whether another may be
+    /// available.
     pub(crate) async fn forget(&self, shown: &HeaderValue) -> bool {
         if matches!(self.source, TokenSource::Fixed(_)) {
             return false;
@@ -149,7 +150,7 @@ impl Bearer {
     }
 }
 
-/// The account of somebody who got a refresh token.
+/// Creates the account for a refresh token.
 pub(crate) fn of_refresh_token(
     refresh_token: Secret,
     client_id: String,
@@ -182,7 +183,8 @@ fn first_line(text: &[u8]) -> Option<Secret> {
     (line.len() <= TOKEN_BYTES_MAX).then(|| Secret::new(line))
 }
 
-/// That there is no token, because what is to hold or print it can't be used. What is missing is no file that is copied.
+/// Returns the error for an unusable file or program of tokens. A missing file is not one of the
+/// copy.
 fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str) -> Error {
     let error = match cause.kind() == io::ErrorKind::NotFound {
         true => Error::new(ErrorKind::Unauthenticated, operation, what).cause(cause),
@@ -191,7 +193,7 @@ fn no_token(operation: &'static str, what: &str, cause: io::Error, setting: &str
     error.hint(format!("check {setting} in the profile"))
 }
 
-/// The token that a program prints.
+/// Returns the token that a program prints.
 async fn printed(words: &[String]) -> Result<Secret> {
     let (program, arguments) = words
         .split_first()
@@ -207,7 +209,7 @@ async fn printed(words: &[String]) -> Result<Secret> {
     {
         return Ok(token);
     }
-    // What it prints is not shown: it may be a token.
+    // Its output is not shown: it may be a token.
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     Err(fail(ErrorKind::Unauthenticated)
@@ -238,7 +240,7 @@ mod tests {
         let shown = HeaderValue::from_static("Bearer one");
         assert!(bearer.forget(&shown).await);
         assert_eq!(token(&bearer).await, "Bearer two");
-        // Refused before the other was there.
+        // Refused before the other existed.
         assert!(bearer.forget(&shown).await);
         assert_eq!(token(&bearer).await, "Bearer two");
         std::fs::write(&path, " \n").unwrap();
@@ -273,7 +275,7 @@ mod tests {
         let stat = format!("/proc/{}/stat", number.trim());
         let is_running = || {
             let stat = std::fs::read_to_string(&stat).unwrap_or_default();
-            // Who starts nothing more than tests may never ask how it ended.
+            // A process that starts only tests may never collect its exit status.
             !stat.is_empty() && !stat.contains(") Z ")
         };
         while is_running() {

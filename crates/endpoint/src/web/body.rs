@@ -1,4 +1,4 @@
-//! Bodies of requests: pieces that are there, or a stream that is still coming.
+//! Bodies of requests: pieces in memory, or a stream.
 
 use std::{
     collections::VecDeque,
@@ -21,28 +21,28 @@ use crate::{
     outgoing::{Load, Outgoing, STEP_BYTES},
 };
 
-/// How a body fares while it is sent.
+/// Progress of a body while it is sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch {
-    /// Bytes handed to the connection.
+    /// Bytes passed to the connection.
     pub sent: Arc<AtomicU64>,
     broken: Arc<Mutex<Option<Error>>>,
 }
 
 impl Watch {
-    /// Why the stream broke, where it did.
+    /// Returns the error with which the stream broke, if it did.
     pub(crate) fn take_broken(&self) -> Option<Error> {
         let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         broken.take()
     }
 }
 
-/// What is sent with a request, of a known length.
+/// Body of a request, of a known length.
 pub(crate) struct Sent {
     from: Origin,
     left: u64,
     watch: Watch,
-    /// Counts what goes, where it is a file's.
+    /// Counter of the bytes sent, if they are a file's.
     load: Load,
 }
 
@@ -57,7 +57,7 @@ impl Sent {
         Self::pieces(Vec::new())
     }
 
-    /// Pieces that are sent as they are.
+    /// Creates a body of pieces that are sent unchanged.
     pub(crate) fn pieces(pieces: Vec<Bytes>) -> Self {
         Self {
             left: pieces.iter().map(|piece| piece.len() as u64).sum(),
@@ -67,7 +67,7 @@ impl Sent {
         }
     }
 
-    /// The bytes of a file, which count for the attempt that this is made in.
+    /// Creates a body of a file's bytes, which count for the calling attempt.
     pub(crate) fn payload(pieces: Vec<Bytes>) -> Self {
         Self {
             load: Outgoing::current().load(),
@@ -75,7 +75,7 @@ impl Sent {
         }
     }
 
-    /// `len` bytes of a stream; it breaks the request when it has fewer or more.
+    /// Creates a body of `len` bytes of a stream; with fewer or more the request breaks.
     pub(crate) fn stream(stream: ByteStream, len: u64) -> Self {
         Self {
             left: len,
@@ -85,7 +85,7 @@ impl Sent {
         }
     }
 
-    /// The same body behind a gate, which opens when the server wants it.
+    /// Returns the body behind a gate, which opens when the server wants it.
     pub(super) fn held(self) -> (Self, Gate) {
         let (left, watch) = (self.left, self.watch());
         let gate = Gate::hold(self);
@@ -98,7 +98,7 @@ impl Sent {
         (held, gate)
     }
 
-    /// Whether it is still there, and not gone with another connection.
+    /// Returns whether it is still there, and was not sent on another connection.
     pub(super) fn is_there(&self) -> bool {
         match &self.from {
             Origin::Held(waiting) => waiting.gate().holds(),
@@ -106,7 +106,7 @@ impl Sent {
         }
     }
 
-    /// The same body again; a stream can't be had twice.
+    /// Returns a copy of the body; a stream has none.
     pub(crate) fn again(&self) -> Option<Self> {
         match &self.from {
             Origin::Held(waiting) => Some(Self {
@@ -123,7 +123,7 @@ impl Sent {
         }
     }
 
-    /// Bytes that are still to be sent.
+    /// Returns the number of bytes still to be sent.
     pub(crate) fn len(&self) -> u64 {
         self.left
     }
@@ -149,7 +149,7 @@ impl fmt::Debug for Sent {
     }
 }
 
-/// The source of a body broke; why is in its [`Watch`].
+/// Error for a body whose source broke; its [`Watch`] has the reason.
 #[derive(Debug)]
 pub(crate) struct BrokenSource;
 
@@ -177,7 +177,7 @@ impl Body for Sent {
         }
         let left = self.left;
         let piece = match &mut self.from {
-            // What a gate lets go is no longer held.
+            // Bytes that a gate releases are no longer held.
             Origin::Held(_) => None,
             Origin::Pieces(pieces) => next_step(pieces),
             Origin::Stream(_) if left == 0 => None,
@@ -208,7 +208,7 @@ impl Body for Sent {
     }
 }
 
-/// The next bytes, few enough that progress is seen between them.
+/// Returns the next bytes, few enough to show progress between them.
 pub(crate) fn next_step(pieces: &mut VecDeque<Bytes>) -> Option<Bytes> {
     let first = pieces.front_mut()?;
     if first.len() > STEP_BYTES {

@@ -1,12 +1,12 @@
-//! Whether the body of an answer is what is stored, and not what somebody on the way made of it.
+//! Checks that the body of an answer is the stored file, not changed by an intermediary.
 
 use http::{HeaderMap, Response, StatusCode, header};
 
 use super::{About, refused};
 use crate::{Error, ErrorKind, Result};
 
-/// Codings, and how names end of files that are stored so: servers tell the coding of `x.tar.gz` beside bytes that are
-/// just those of the file.
+/// Codings, and the suffixes of files stored in them: servers report the coding of `x.tar.gz`
+/// although the bytes are just those of the file.
 const STORED_AS: [(&str, &[&str]); 9] = [
     ("gzip", GZIP),
     ("x-gzip", GZIP),
@@ -21,8 +21,8 @@ const STORED_AS: [(&str, &[&str]); 9] = [
 
 const GZIP: &[&str] = &["gz", "tgz", "bgz", "svgz", "gzip"];
 
-/// What servers write into the header though it is no coding: the bytes are those of the file. Uploads leave the last in
-/// what S3 keeps.
+/// Values that servers write into the header although they are no codings: the bytes are those of
+/// the file. Uploads leave the last one in S3's metadata.
 const NO_CODINGS: [&str; 8] = [
     "",
     "identity",
@@ -34,7 +34,7 @@ const NO_CODINGS: [&str; 8] = [
     "aws-chunked",
 ];
 
-/// Refuses a success that holds no file: one that puts us off, and one that a proxy changed.
+/// Refuses a success without a file: a deferral, and an answer that a proxy changed.
 ///
 /// # Errors
 /// [`ErrorKind::Busy`] for 202; [`ErrorKind::Unsupported`] for any other but 200 and 206.
@@ -68,8 +68,8 @@ pub(crate) fn check_status<B>(answer: &Response<B>, about: &About) -> Result<()>
     ))
 }
 
-/// Refuses a body that was compressed though nobody asked for that. One whose name says so is stored compressed; what is made while it is
-/// sent may be compressed once more.
+/// Refuses a body that was compressed without a request for that. A file with a suffix for the
+/// coding is stored compressed; a generated body may be compressed once more.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].
@@ -89,7 +89,8 @@ pub(crate) fn check_coding(headers: &HeaderMap, path: &[u8], about: &About) -> R
     Ok(())
 }
 
-/// Whether a body is made while it is sent: its length is not known, or Apache marked its version so.
+/// Returns whether a body is generated while it is sent: its length is unknown, or Apache marked
+/// its version that way.
 fn is_made_on_the_way(headers: &HeaderMap) -> bool {
     let mut versions = headers.get_all(header::ETAG).iter();
     !headers.contains_key(header::CONTENT_LENGTH)

@@ -1,11 +1,11 @@
-//! What servers say of the bytes they hold.
+//! Digests that servers report of the bytes they hold.
 
 use http::HeaderMap;
 
 use super::text_of;
 
-/// The Adler-32 of what is stored, which grid storage keeps of each file: `Digest: adler32=0a1b2c3d` (RFC 3230), or
-/// `Repr-Digest: adler=:ChssPQ==:` (RFC 9530). `None` where an answer tells none that can be read.
+/// Returns the Adler-32 of the stored file, which grid storage keeps: `Digest: adler32=0a1b2c3d`
+/// (RFC 3230), or `Repr-Digest: adler=:ChssPQ==:` (RFC 9530). `None` if an answer has no valid one.
 pub(crate) fn told_adler32(headers: &HeaderMap) -> Option<u32> {
     let told = |name, algorithm: &str| {
         let sums = text_of(headers, name)?.split(',');

@@ -1,7 +1,7 @@
-//! Bodies that wait until a server takes them (`Expect: 100-continue`, RFC 9110, section 10.1.1).
+//! Bodies that wait until a server accepts them (`Expect: 100-continue`, RFC 9110, section 10.1.1).
 //!
-//! The doors of grid storage (dCache, XRootD, EOS, Pelican) answer a write with the address of another host. What waits
-//! here until then is sent once, and to that host alone.
+//! The doors of grid storage (dCache, XRootD, EOS, Pelican) answer a write with the address of
+//! another host. A body that waits here until then is sent once, and only to that host.
 
 use std::{
     pin::Pin,
@@ -14,19 +14,19 @@ use tokio::time::{Sleep, sleep};
 
 use super::Sent;
 
-/// How long a server may think about a body before it gets it unasked: a door asks its pools meanwhile, and a server
-/// that knows nothing of the question costs this once.
+/// Longest wait for a server's decision before it gets the body anyway: a door asks its pools
+/// meanwhile, and a server that ignores the header costs this once.
 const THOUGHT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nobody said anything.
+    /// No answer yet.
     Waiting,
-    /// The server wants the body.
+    /// Body wanted by the server.
     Wanted,
-    /// It said nothing in time, and gets the body.
+    /// No answer in time: the server gets the body.
     Unheard,
-    /// It answered without the body.
+    /// Answered without the body.
     Answered,
 }
 
@@ -37,7 +37,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What holds a body back.
+/// Gate that holds a body back.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate(Arc<Mutex<State>>);
 
@@ -55,7 +55,7 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the body go: the server wants it.
+    /// Releases the body: the server wants it.
     pub(super) fn open(&self) {
         let mut state = self.state();
         if state.step == Step::Waiting {
@@ -66,8 +66,8 @@ impl Gate {
         }
     }
 
-    /// The server has answered. Its connection ends soon if it did not want the body: what it says of that can be read
-    /// before.
+    /// Records that the server has answered. Its connection ends soon if it did not want the body,
+    /// but its answer can be read before.
     pub(super) fn end(&self) {
         let mut state = self.state();
         if state.step == Step::Waiting {
@@ -75,7 +75,7 @@ impl Gate {
         }
     }
 
-    /// Takes back what can be sent elsewhere, and ends the connection that waits for it.
+    /// Takes back a body that can be sent elsewhere, and ends the connection that waits for it.
     pub(super) fn take_back(&self) -> Option<Sent> {
         let mut state = self.state();
         if let Some(waker) = state.waker.take() {
@@ -84,26 +84,26 @@ impl Gate {
         state.body.take()
     }
 
-    /// Whether the server said that it wants the body.
+    /// Returns whether the server requested the body.
     pub(super) fn was_wanted(&self) -> bool {
         self.state().step == Step::Wanted
     }
 
-    /// Whether the server let the time pass.
+    /// Returns whether the server gave no answer in time.
     pub(super) fn was_unheard(&self) -> bool {
         self.state().step == Step::Unheard
     }
 
-    /// Whether there is still something to send.
+    /// Returns whether there is still something to send.
     pub(super) fn holds(&self) -> bool {
         self.state().body.is_some()
     }
 }
 
-/// The side of a gate on which a connection waits.
+/// Side of a gate on which a connection waits.
 pub(super) struct Waiting {
     gate: Gate,
-    /// Runs from when the connection could send.
+    /// Timer from when the connection could send.
     thought: Option<Pin<Box<Sleep>>>,
 }
 
@@ -119,7 +119,7 @@ impl Waiting {
         &self.gate
     }
 
-    /// The body, when it may go; nothing where it is to go elsewhere.
+    /// Returns the body once it is released; none if it is to go elsewhere.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Sent>> {
         let thought = self
             .thought

@@ -17,37 +17,37 @@ use crate::{
     web::{About, Sent, Web, encode, kind_of_status, read_refusal, read_whole, refused},
 };
 
-/// Where Google gives out tokens.
+/// Address of Google's token service.
 pub(crate) const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
-/// What tokens are asked for: objects may be read and written, access lists not.
+/// Scope of tokens: objects may be read and written, access lists not.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 
-/// How long an assertion is good for: Google takes no more than an hour.
+/// Lifetime of an assertion: Google accepts at most an hour.
 const ASSERTED_FOR_S: u64 = 3600;
 
-/// A token is renewed so long before it ends: a request that has it may take a while.
+/// Time before a token's end at which it is renewed: a request with it may take a while.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 
-/// How long the service may take.
+/// Timeout of the service.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// What tokens are asked for with.
+/// Account for which tokens are requested.
 pub(crate) struct Account {
     pub grant: Grant,
-    /// Where tokens are given out.
+    /// Address of the token service.
     pub token_uri: String,
 }
 
-/// What is shown for a token.
+/// Proof in a token request.
 pub(crate) enum Grant {
-    /// An assertion that a service account signs.
+    /// Assertion that a service account signs.
     Signed {
         email: String,
         key_id: Option<String>,
         key: Arc<dyn SigningKey>,
     },
-    /// What a person got when logging in.
+    /// Refresh token from a person's login.
     Refreshed {
         client_id: String,
         client_secret: Option<Secret>,
@@ -56,7 +56,7 @@ pub(crate) enum Grant {
 }
 
 impl Grant {
-    /// Tells two apart; never a secret.
+    /// Returns a name that distinguishes accounts; never a secret.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Signed { email, .. } => email,
@@ -65,15 +65,15 @@ impl Grant {
     }
 }
 
-/// A token and until when it is to be used.
+/// Token and the time until which it is used.
 pub(crate) struct Token {
     pub secret: Secret,
     pub good_until: Instant,
-    /// What counts instead of the refresh token from now on.
+    /// New refresh token, if the service replaced it.
     pub refresh: Option<Secret>,
 }
 
-/// The key of a service account, from PEM.
+/// Reads the key of a service account from PEM.
 pub(crate) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
     let der = PrivatePkcs8KeyDer::from_pem_slice(pem.reveal().as_bytes()).ok()?;
     let provider = ring::default_provider().key_provider;
@@ -82,10 +82,11 @@ pub(crate) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
     Some(key)
 }
 
-/// Asks for a token, with `refresh` instead of the account's own refresh token where that was replaced.
+/// Requests a token, with `refresh` instead of the account's own refresh token if that was
+/// replaced.
 ///
 /// # Errors
-/// [`ErrorKind::Unauthenticated`] where the service gives none; as [`Web::send`].
+/// [`ErrorKind::Unauthenticated`] if the service gives none; errors of [`Web::send`].
 pub(crate) async fn fetch(web: &Web, account: &Account, refresh: Option<&Secret>) -> Result<Token> {
     let about = About {
         operation: "get a token from",
@@ -121,7 +122,7 @@ pub(crate) async fn fetch(web: &Web, account: &Account, refresh: Option<&Secret>
         ));
     }
     let body = read_whole(body, &about).await?;
-    // What it says is not quoted: it holds the token.
+    // The answer is not quoted, since it holds the token.
     let given: Given = serde_json::from_slice(&body).map_err(|_| {
         let error = about.fail(ErrorKind::Unauthenticated);
         error.cause("the answer holds no token")
@@ -146,7 +147,7 @@ fn an_hour() -> u64 {
     3600
 }
 
-/// What a refusal of the service says (RFC 6749, section 5.2).
+/// Returns the reason in a refusal of the service (RFC 6749, section 5.2).
 fn reason(body: &[u8]) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -200,7 +201,7 @@ fn form_of(account: &Account, refresh: Option<&Secret>, about: &About) -> Result
     Ok(pairs.join("&"))
 }
 
-/// A signed claim to be `email` (RFC 7519, RFC 7515 with RS256).
+/// Signs a claim to be `email` (RFC 7519, RFC 7515 with RS256).
 fn assertion(
     email: &str,
     key_id: Option<&str>,
@@ -225,7 +226,7 @@ fn assertion(
     Ok(format!("{signed}.{signature}"))
 }
 
-/// Base64 for addresses, without padding (RFC 4648, section 5).
+/// Encodes base64 for addresses, without padding (RFC 4648, section 5).
 fn base64_url(bytes: &[u8]) -> String {
     let text = reqsign_core::hash::base64_encode(bytes);
     text.trim_end_matches('=')

@@ -1,6 +1,5 @@
-//! Reading from a web server: every range is asked for with the condition that the file still is
-//! what it was, and what comes back is compared with it again, because not every server heeds
-//! conditions.
+//! Reading from web servers. Every range is requested on the condition that the file is unchanged,
+//! and the answer is compared again, because some servers ignore conditions.
 
 use std::{
     ops::Range,
@@ -25,18 +24,19 @@ use crate::{
     endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
 };
 
-/// Files up to this size are read in one request.
+/// Largest file that is read in one request.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
-/// Longest file without a told length that is read to learn it, in bytes: it is read twice then.
+/// Longest file without a reported length that is read to learn it, in bytes: it is read twice
+/// then.
 const COUNTED_BYTES_MAX: u64 = 1 << 30;
 
-/// What is known of ranges: nothing, that there are, that there are none.
+/// Knowledge of ranges: unknown, supported, unsupported.
 const UNKNOWN: u8 = 0;
 const RANGES: u8 = 1;
 const NO_RANGES: u8 = 2;
 
-/// The files of a web server, to read from.
+/// Files of a read-only web server.
 pub(crate) struct Pages {
     pub place: Place,
     ranges: AtomicU8,
@@ -50,12 +50,12 @@ impl Pages {
         }
     }
 
-    /// Whether reading can start in the middle of a file, as far as is known.
+    /// Returns whether reading can start in the middle of a file, as far as is known.
     pub(crate) fn has_ranges(&self) -> bool {
         self.ranges.load(Relaxed) != NO_RANGES
     }
 
-    /// Opens a file that `entry` describes.
+    /// Opens the file of `entry`.
     pub(crate) fn reader(self: &Arc<Self>, path: &[u8], entry: Entry) -> Arc<dyn Reader> {
         Arc::new(PageReader {
             pages: Arc::clone(self),
@@ -64,11 +64,11 @@ impl Pages {
         })
     }
 
-    /// Looks at a file that is about to be opened, of which a listing told `listed`. Another size is another file: a page that asks to
-    /// log in, say.
+    /// Examines a file before it is opened, given its entry `listed`. Another size means another
+    /// file: a login page, say.
     ///
     /// # Errors
-    /// Those of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
+    /// Errors of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
     pub(crate) async fn look_again(&self, path: &[u8], listed: &Entry) -> Result<Entry> {
         let about = self.about("read", path);
         let found = self.look_at(path).await?;
@@ -102,12 +102,13 @@ impl Pages {
                 self.learn_ranges(path, &head.headers, &entry).await?;
                 Ok(Some(entry))
             }
-            // Signed addresses are signed for GET alone, and some servers know no HEAD, or tell no size then.
+            // Signed addresses are only valid for GET, and some servers have no HEAD, or report no
+            // size for it.
             _ => self.look_by_reading(path, &about).await,
         }
     }
 
-    /// Asks for the first byte.
+    /// Requests the first byte.
     async fn look_by_reading(&self, path: &[u8], about: &About) -> Result<Option<Entry>> {
         let call = Call::new("GET", self.place.target(path), about.clone());
         let call = call
@@ -134,13 +135,13 @@ impl Pages {
                     Some(size) => size,
                     None => counted(response, about).await?,
                 };
-                // A small page that is made anew says nothing of files.
+                // A small generated page says nothing about files.
                 if told.is_some() || size > WHOLE_BYTES_MAX {
                     self.ranges.store(NO_RANGES, Relaxed);
                 }
                 entry_of(&headers, Some(size), about).map(Some)
             }
-            // Of an empty file no byte can be asked for; the answer tells its size.
+            // An empty file has no byte to request; the answer reports its size.
             416 if text_of(headers, "content-range") == Some("bytes */0") => {
                 entry_of(headers, Some(0), about).map(Some)
             }
@@ -149,7 +150,7 @@ impl Pages {
         }
     }
 
-    /// Finds out once whether the server reads from the middle of files.
+    /// Learns once whether the server can read from the middle of files.
     async fn learn_ranges(&self, path: &[u8], headers: &HeaderMap, entry: &Entry) -> Result<()> {
         if self.ranges.load(Relaxed) != UNKNOWN || entry.size <= WHOLE_BYTES_MAX {
             return Ok(());
@@ -165,7 +166,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Asks for `range` of what `entry` describes.
+    /// Requests `range` of the file of `entry`.
     pub(crate) async fn read(
         &self,
         path: &[u8],
@@ -190,7 +191,7 @@ impl Pages {
         cut(response, &range, entry.size, about)
     }
 
-    /// Asks for bytes of a file.
+    /// Requests bytes of a file.
     async fn content(&self, call: Call, path: &[u8]) -> Result<Response<Incoming>> {
         let about = call.about.clone();
         let response = self.place.ask(call).await?;
@@ -240,7 +241,7 @@ impl Pages {
     }
 }
 
-/// Makes a request fail when the file is no longer what `entry` describes.
+/// Makes a request fail if the file no longer matches `entry`.
 fn conditional(call: Call, entry: &Entry) -> Call {
     let call = call.header("accept-encoding", "identity");
     match (&entry.version, entry.mtime) {
@@ -251,7 +252,7 @@ fn conditional(call: Call, entry: &Entry) -> Call {
     }
 }
 
-/// Whether an answer is about what `entry` describes, as far as both tell.
+/// Returns whether an answer is about the file of `entry`, as far as both have attributes.
 fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
     let version = text_of(headers, "etag");
     let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
@@ -271,11 +272,12 @@ fn changed(about: &About) -> Error {
         .hint("copy it again when nothing writes to it")
 }
 
-/// Reads a body of no told length to its end, and returns how long it is. The file is then read once more: what is made anew
-/// for each request has another length, and is found to have changed.
+/// Reads a body of unknown length to its end, and returns its length. The file is then read once
+/// more: a page generated for each request has another length, and counts as changed.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where a broken connection looks like the end, and for more than [`COUNTED_BYTES_MAX`].
+/// [`ErrorKind::Unsupported`] if a broken connection looks like the end, and for more than
+/// [`COUNTED_BYTES_MAX`].
 async fn counted(response: Response<Incoming>, about: &About) -> Result<u64> {
     let coding = text_of(response.headers(), "transfer-encoding").unwrap_or_default();
     if !coding.trim_end().to_ascii_lowercase().ends_with("chunked") {
@@ -315,7 +317,7 @@ fn entry_of(headers: &HeaderMap, size: Option<u64>, about: &About) -> Result<Ent
     })
 }
 
-/// Whether the bytes have the MD5 the server tells; a server that tells none can't be wrong.
+/// Returns whether the bytes have the MD5 that the server reports; without one they always match.
 fn has_md5(headers: &HeaderMap, data: &[Bytes]) -> bool {
     let Some(wanted) = text_of(headers, "content-md5") else {
         return true;
@@ -325,7 +327,7 @@ fn has_md5(headers: &HeaderMap, data: &[Bytes]) -> bool {
     reqsign_core::hash::base64_encode(&md5.finalize()) == wanted.trim()
 }
 
-/// A file of a web server, read by ranges.
+/// File of a web server, read by ranges.
 struct PageReader {
     pages: Arc<Pages>,
     path: Vec<u8>,
@@ -345,7 +347,7 @@ impl Reader for PageReader {
         Box::pin(self.pages.read(&self.path, &self.entry, range))
     }
 
-    /// Every answer was compared with what was opened, so nothing is left to confirm.
+    /// Every answer was compared with the opened file, so nothing is left to confirm.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

@@ -1,4 +1,4 @@
-//! A path on a web server, with the credentials for it.
+//! Paths on web servers, with the credentials for them.
 
 use std::{
     fmt,
@@ -25,47 +25,47 @@ use crate::{
     config::{self, Login},
 };
 
-/// Redirections followed in a row: as many as RFC 7231 once advised, and enough.
+/// Most redirects followed in a row: as many as RFC 7231 once advised.
 const REDIRECTS_MAX: u32 = 5;
 
-/// The longest excerpt of an error page that is told, in characters.
+/// Longest excerpt of an error page in messages, in characters.
 const EXCERPT_CHARS_MAX: usize = 120;
 
-/// What is known of how a server takes a body: nothing, that it asks for it and writes itself, that
-/// it says nothing before it has it.
+/// Knowledge of how a server accepts a body: unknown, requests it and writes itself, silent before
+/// it has it.
 const UNKNOWN: u8 = 0;
 const WRITES: u8 = 1;
 const SILENT: u8 = 2;
 
-/// A path on a web server.
+/// Path on a web server.
 #[derive(Debug)]
 pub(crate) struct Place {
     web: Web,
-    /// The scheme people wrote: `https`, `webdav`.
+    /// Scheme that the user wrote: `https`, `webdav`.
     scheme: &'static str,
-    /// `https://host:port`.
+    /// Origin `https://host:port`.
     origin: String,
-    /// Absolute, without a slash at the end; empty for the root.
+    /// Absolute path without a slash at the end; empty for the root.
     root: Vec<u8>,
-    /// The root was written with a slash at its end.
+    /// True if the root was written with a slash at its end.
     slash: bool,
-    /// A signed address works for this path alone, and is a secret.
+    /// Query of a signed address, which is valid for this path only, and a secret.
     query: Option<String>,
     credentials: Credentials,
-    /// Hosts that get the credentials too where the server sends us on to them.
+    /// Hosts that also get the credentials if the server redirects to them.
     trusted: Vec<String>,
     thought: AtomicU8,
 }
 
-/// What to ask of a server.
+/// Request to a server.
 pub(crate) struct Call {
     pub method: &'static str,
-    /// The path and query of the request.
+    /// Path and query of the request.
     pub target: String,
     pub headers: Vec<(&'static str, String)>,
     pub body: Sent,
     pub about: About,
-    /// How long the server may work before it answers.
+    /// Time that the server may take before it answers.
     pub patience: Duration,
 }
 
@@ -97,7 +97,7 @@ impl Call {
     }
 }
 
-/// A server's answer, which address gave it, and whether it sent us on from `name` to `name/`.
+/// Server's answer, the address that gave it, and whether it redirected from `name` to `name/`.
 pub(crate) struct Answer {
     pub response: Response<Incoming>,
     pub from: Uri,
@@ -105,11 +105,11 @@ pub(crate) struct Answer {
 }
 
 impl Place {
-    /// The place `server` names, with the credentials of the profile chosen, of the address's user
-    /// or of `~/.netrc`.
+    /// Opens the place that `server` names, with the credentials of the chosen profile, of the
+    /// address's user or of `~/.netrc`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for credentials that make no header.
+    /// [`ErrorKind::Invalid`] for credentials that are no valid header.
     pub(crate) fn open(server: &Server, chosen: Option<&Chosen>) -> Result<Self> {
         let scheme = server.protocol.scheme();
         let web_scheme = match server.protocol {
@@ -144,28 +144,28 @@ impl Place {
         })
     }
 
-    /// The way to the server and back, once something connected.
+    /// Returns the round trip time to the server, once something connected.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.web.round_trip()
     }
 
-    /// The address of `path` for people, without its query: that may be a signature.
+    /// Returns the address of `path` for messages, without its query, which may be a signature.
     pub(crate) fn show(&self, path: &[u8]) -> String {
         self.show_full(&self.full(path))
     }
 
-    /// The address of an absolute path for people.
+    /// Returns the address of an absolute path for messages.
     pub(crate) fn show_full(&self, full: &[u8]) -> String {
         let (_, host) = self.origin.split_once("://").unwrap_or_default();
         format!("{}://{host}{}", self.scheme, String::from_utf8_lossy(full))
     }
 
-    /// `https://host:port`.
+    /// Returns the origin, `https://host:port`.
     pub(crate) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The absolute path of a relative one; empty for the root of the server.
+    /// Returns the absolute path of a relative one; empty for the root of the server.
     pub(crate) fn full(&self, path: &[u8]) -> Vec<u8> {
         if path.is_empty() {
             return self.root.clone();
@@ -173,12 +173,12 @@ impl Place {
         [&self.root, &b"/"[..], path].concat()
     }
 
-    /// Whether the address was written as that of a folder.
+    /// Returns whether the address was written as that of a folder.
     pub(crate) fn is_folder(&self, path: &[u8]) -> bool {
         path.is_empty() && self.slash
     }
 
-    /// A path as requests name it.
+    /// Returns a path in the form of requests.
     pub(crate) fn target(&self, path: &[u8]) -> String {
         let mut target = encode(&self.full(path), true);
         if self.is_folder(path) {
@@ -191,16 +191,16 @@ impl Place {
         }
     }
 
-    /// The path of a directory as requests name it.
+    /// Returns the path of a directory in the form of requests.
     pub(crate) fn folder_target(&self, path: &[u8]) -> String {
         format!("{}/", encode(&self.full(path), true))
     }
 
-    /// Makes the request, follows redirections and returns what the server says, good or bad. A file
-    /// that is written goes only to where a redirection leads.
+    /// Sends the request, follows redirects and returns the answer, success or not. A file being
+    /// written only goes to the target of a redirect.
     ///
     /// # Errors
-    /// As [`Web::send`]; [`ErrorKind::Other`] for redirections without end;
+    /// Errors of [`Web::send`]; [`ErrorKind::Other`] for too many redirects;
     /// [`ErrorKind::Unsupported`] for one that can't be followed.
     pub(crate) async fn send(&self, mut call: Call) -> Result<Answer> {
         let (about, patience) = (call.about.clone(), call.patience);
@@ -230,7 +230,7 @@ impl Place {
             if let Some(gate) = &gate {
                 self.learn(gate, hop == 0 && next.is_none());
             }
-            // A token may have ended while its request waited.
+            // A token may have expired while its request waited.
             let is_refused = status == StatusCode::UNAUTHORIZED && !is_renewed;
             if let Some(shown) = shown.filter(|_| is_refused)
                 && next.is_none()
@@ -242,7 +242,7 @@ impl Place {
                     (body, is_renewed) = (left, true);
                     continue;
                 }
-                // The next attempt has another one.
+                // The next attempt uses a new one.
                 let error = about.fail(ErrorKind::Busy);
                 return Err(error.cause("the token has ended"));
             }
@@ -271,7 +271,7 @@ impl Place {
             .cause("the server sends us from address to address"))
     }
 
-    /// The request at one address, with the credentials where it is theirs.
+    /// Builds the request for one address, with the credentials if they are for it.
     fn request(
         &self,
         uri: &Uri,
@@ -281,7 +281,7 @@ impl Place {
     ) -> Result<Request<Sent>> {
         let mut request = Request::builder().method(call.method).uri(uri);
         for (name, value) in &call.headers {
-            // Where a name is moved to is told to the server that moves it, as an address of its own.
+            // The server that moves a file gets the target as an address of its own.
             let own = match (*name, value.strip_prefix(&self.origin), uri.authority()) {
                 ("destination", Some(path), Some(host)) => {
                     format!("{}://{host}{path}", uri.scheme_str().unwrap_or_default())
@@ -314,8 +314,8 @@ impl Place {
         Ok(request)
     }
 
-    /// Whether a body waits until the server wants it: one that can't be sent twice does wherever
-    /// servers answer, others until it is known that this one writes itself.
+    /// Returns whether a body waits until the server wants it: one that can't be sent twice waits
+    /// at all servers that answer, others until this server is known to write itself.
     fn waits(&self, body: &Sent) -> bool {
         match self.thought.load(Relaxed) {
             SILENT => false,
@@ -332,7 +332,7 @@ impl Place {
         }
     }
 
-    /// Whether the credentials are for the server of this address too.
+    /// Returns whether the credentials are for the server of this address too.
     fn is_ours(&self, uri: &Uri) -> bool {
         let Ok(origin) = Uri::try_from(&self.origin) else {
             return false;
@@ -342,10 +342,10 @@ impl Place {
             || (is_as_safe && is_trusted(uri.host().unwrap_or_default(), &self.trusted))
     }
 
-    /// As [`Place::send`], but only for an answer that means success.
+    /// Sends the request like [`Place::send`], and returns only a successful answer.
     ///
     /// # Errors
-    /// What the server refuses, by its status.
+    /// Refusals of the server, by their status.
     pub(crate) async fn ask(&self, call: Call) -> Result<Response<Incoming>> {
         let about = call.about.clone();
         let response = self.send(call).await?.response;
@@ -355,7 +355,7 @@ impl Place {
         Err(self.refusal(response, &about).await)
     }
 
-    /// The error an answer means.
+    /// Returns the error that an answer means.
     pub(crate) async fn refusal(&self, response: Response<Incoming>, about: &About) -> Error {
         let (head, body) = response.into_parts();
         let text = read_refusal(body).await;
@@ -372,7 +372,7 @@ impl Place {
     }
 }
 
-/// What a server is shown.
+/// Credentials for a server.
 enum Credentials {
     None,
     Password(HeaderValue),
@@ -409,7 +409,7 @@ impl Credentials {
         }
     }
 
-    /// Forgets what was refused; says whether there may be something else to show.
+    /// Forgets refused ones; returns whether there may be others.
     async fn forget(&self, shown: &HeaderValue) -> bool {
         match self {
             Self::None | Self::Password(_) => false,
@@ -418,7 +418,7 @@ impl Credentials {
     }
 }
 
-/// The start of an error page, where it is text people may read.
+/// Returns the start of an error page, if it is readable text.
 fn excerpt(headers: &HeaderMap, text: &Bytes) -> Option<String> {
     let is_plain = text_of(headers, HeaderName::from_static("content-type").as_str())
         .is_some_and(|kind| kind.starts_with("text/plain"));

@@ -1,7 +1,7 @@
-//! Answers to requests for a range: what they hold is read from them, never taken for granted.
+//! Answers to requests for a range, whose content is determined from their headers, never assumed.
 //!
-//! A server may ignore the request and send the whole (RFC 9110, section 14.2), and caches and gateways do; it may
-//! also send another range.
+//! A server may ignore the range and send the whole (RFC 9110, section 14.2), and caches and
+//! gateways do; it may also send another range.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use hyper::body::Incoming;
 use super::{About, Rest, check_status, exactly, stream, text_of};
 use crate::{ErrorKind, Result, endpoint::ByteStream};
 
-/// Bytes passed by, at most, where a server sends the whole file for each range of it: more would cost many times what
-/// the file is worth.
+/// Most bytes skipped if a server sends the whole file for each range: more would cost many times
+/// the file's worth.
 const PASSED_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes that an answer holds, and the size of the file if the answer tells it.
+/// Bytes that an answer holds, and the size of the file if reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Span {
     bytes: Range<u64>,
     size: Option<u64>,
 }
 
-/// Returns the bytes of `range` out of the answer to a request for it, of a file of `size` bytes.
+/// Returns the bytes of `range` from the answer to a request for it, of a file of `size` bytes.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer doesn't say which bytes it
-/// holds, or holds others. [`ErrorKind::Unsupported`] if the server sends the whole and the range lies far behind its
-/// start. Those of [`check_status`].
+/// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer
+/// doesn't say which bytes it holds, or holds others. [`ErrorKind::Unsupported`] if the server
+/// sends the whole and the range lies far behind its start. Errors of [`check_status`].
 pub(crate) fn cut(
     answer: Response<Incoming>,
     range: &Range<u64>,
@@ -89,7 +89,7 @@ fn passed(
     Ok(passed)
 }
 
-/// Reads `Content-Range: bytes 0-9/1234`, where the size may be `*`.
+/// Parses `Content-Range: bytes 0-9/1234`, in which the size may be `*`.
 fn span_of(headers: &HeaderMap) -> Option<Span> {
     let text = text_of(headers, "content-range")?.strip_prefix("bytes ")?;
     let (span, size) = text.split_once('/')?;
@@ -105,20 +105,20 @@ fn span_of(headers: &HeaderMap) -> Option<Span> {
     })
 }
 
-/// Returns the size of the file that an answer holds a range of, if it tells it.
+/// Returns the size of the file of which an answer holds a range, if reported.
 pub(crate) fn size_behind(headers: &HeaderMap) -> Option<u64> {
     span_of(headers)?.size
 }
 
-/// Reads how long the body of an answer is, or, after HEAD, would be.
+/// Returns the length of an answer's body or, after HEAD, its would-be length.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     text_of(headers, "content-length")?.parse().ok()
 }
 
-/// Reads the size of what a HEAD was about.
+/// Returns the size of the file of a HEAD request.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] if the answer tells none: a missing size is not zero.
+/// [`ErrorKind::Unsupported`] if the answer has none: a missing size is not zero.
 pub(crate) fn told_size(headers: &HeaderMap, about: &About) -> Result<u64> {
     content_length(headers).ok_or_else(|| {
         about

@@ -1,17 +1,17 @@
-//! Where a redirection leads, and what goes along.
+//! Redirects: their targets, and the headers that go along.
 
 use http::{HeaderMap, StatusCode, Uri};
 
 use super::{About, text_of};
 use crate::{ErrorKind, Result};
 
-/// Where an answer sends us on to.
+/// Returns the target of a redirect.
 ///
-/// A method stays what it is: what RFC 9110 (section 15.4) lets clients do to POST alone is done to nothing. `None` for
-/// any other answer.
+/// A method stays unchanged: the exception that RFC 9110 (section 15.4) allows for POST is not
+/// used. `None` for any other answer.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] for an address that can't be followed: none, another protocol, or no TLS behind TLS.
+/// [`ErrorKind::Unsupported`] for an invalid address: none, another protocol, or no TLS after TLS.
 pub(super) fn next_of(
     from: &Uri,
     method: &str,
@@ -44,7 +44,7 @@ pub(super) fn next_of(
     Ok(Some(next))
 }
 
-/// What `to`, which may be relative (RFC 3986, section 5.2), means in an answer from `from`.
+/// Resolves `to`, which may be relative (RFC 3986, section 5.2), in an answer from `from`.
 fn join(from: &Uri, to: &str) -> Option<Uri> {
     let to = to.split('#').next().unwrap_or_default();
     let (scheme, authority) = (from.scheme_str()?, from.authority()?);
@@ -60,12 +60,12 @@ fn join(from: &Uri, to: &str) -> Option<Uri> {
         format!("{scheme}://{authority}{folder}/{to}")
     };
     let next = Uri::try_from(text).ok()?;
-    // Who logs in so has a secret in the address, which errors would show.
+    // Such a login puts a secret into the address, which errors would show.
     let has_login = next.authority()?.as_str().contains('@');
     (matches!(next.scheme_str(), Some("http" | "https")) && !has_login).then_some(next)
 }
 
-/// Whether two addresses have scheme, host and port in common: what is a secret of one server stays with it.
+/// Returns whether two addresses share scheme, host and port: a secret of one server stays with it.
 pub(super) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
     let port = |uri: &Uri| {
         let usual = if uri.scheme_str() == Some("https") {
@@ -79,7 +79,7 @@ pub(super) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
     one.scheme_str() == other.scheme_str() && host(one) == host(other) && port(one) == port(other)
 }
 
-/// Whether `host` is one of `trusted`, or below one that starts with a dot.
+/// Returns whether `host` is one of `trusted`, or below one that starts with a dot.
 pub(super) fn is_trusted(host: &str, trusted: &[String]) -> bool {
     let host = host.to_ascii_lowercase();
     trusted.iter().any(|name| {

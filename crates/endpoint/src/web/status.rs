@@ -1,4 +1,4 @@
-//! What answers mean.
+//! Meanings of answers.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use http::{HeaderMap, StatusCode};
 use super::{About, text_of};
 use crate::{Error, ErrorKind, clock, dates};
 
-/// Longest pause a server may ask for; a longer wish is cut, so that a wrong date stops nobody.
+/// Longest pause that a server may request; a longer one is cut, so that a wrong date stops nobody.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// The kind of error a status alone means, and what to try.
+/// Returns the kind of error that a status alone means, and a hint.
 pub(crate) fn kind_of_status(status: StatusCode) -> (ErrorKind, &'static str) {
     match status.as_u16() {
         401 => (
@@ -43,7 +43,7 @@ pub(crate) fn kind_of_status(status: StatusCode) -> (ErrorKind, &'static str) {
     }
 }
 
-/// The error an answer means that is no success.
+/// Returns the error that an unsuccessful answer means.
 pub(crate) fn refused(
     about: &About,
     status: StatusCode,
@@ -69,7 +69,7 @@ pub(crate) fn refused(
     }
 }
 
-/// When the server wants to be asked again (RFC 9110, section 10.2.3).
+/// Returns the pause that the server requests (RFC 9110, section 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text_of(headers, "retry-after")?.trim();
     let pause = match text.parse() {

@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use http::HeaderMap;
 
-/// A header's value, where it is text.
+/// Returns a header's value, if it is text.
 pub(crate) fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Returns an entity tag as requests name it: some servers leave its quotes out, in listings above all.
+/// Returns an entity tag in the form of requests: some servers omit its quotes, above all in
+/// listings.
 pub(crate) fn quoted(etag: &str) -> String {
     match etag.starts_with('"') || etag.starts_with("W/") {
         true => etag.to_owned(),
@@ -17,7 +18,7 @@ pub(crate) fn quoted(etag: &str) -> String {
     }
 }
 
-/// Percent-encodes all but RFC 3986's unreserved characters; `/` too unless kept.
+/// Percent-encodes all but RFC 3986's unreserved characters; also `/` unless kept.
 pub fn encode(text: &[u8], keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len() + 16);
     for &byte in text {
@@ -30,7 +31,7 @@ pub fn encode(text: &[u8], keep_slash: bool) -> String {
     encoded
 }
 
-/// Undoes percent-encoding; `None` for a broken escape.
+/// Decodes percent-encoding; `None` for a broken escape.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -50,7 +51,8 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The token of an `Authorization` header of the scheme `Bearer`, in whatever case that is written; none where it is empty.
+/// Returns the token of an `Authorization` header of the scheme `Bearer`, in any case; none if it
+/// is empty.
 #[must_use]
 pub fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;

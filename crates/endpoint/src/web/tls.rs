@@ -1,4 +1,4 @@
-//! Whom to trust: the system's certificates and those a profile adds.
+//! Trust in servers: the system's certificates and those that a profile adds.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,19 +10,19 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 
 use crate::{Error, ErrorKind, Result, config::read_small_file};
 
-/// TLS with the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and
-/// those of `ca_file`.
+/// Returns a TLS configuration with the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR`
+/// as OpenSSL has them) and those of `ca_file`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a file without certificates; the system's.
+/// [`ErrorKind::Invalid`] for a file without certificates; the system's errors.
 pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig> {
     client_config_of(DEFAULT_VERSIONS, ca_file)
 }
 
-/// The same with certain versions of TLS alone.
+/// Returns such a configuration with certain versions of TLS only.
 ///
 /// # Errors
-/// As [`client_config`].
+/// Errors of [`client_config`].
 pub(crate) fn client_config_of(
     versions: &[&'static SupportedProtocolVersion],
     ca_file: Option<&Path>,
@@ -40,19 +40,19 @@ fn trusting(
     Ok(config.with_root_certificates(roots))
 }
 
-/// The same for whoever speaks to one server that is no store, and shows it no certificate.
+/// Returns a configuration for one server that is no store, without a client certificate.
 ///
 /// # Errors
-/// As [`web_trust`].
+/// Errors of [`web_trust`].
 pub fn web_tls(is_spoken: bool, ca_file: Option<&Path>) -> Result<ClientConfig> {
     Ok(web_trust(is_spoken, ca_file)?.with_no_client_auth())
 }
 
-/// The same before it is said with which certificate a client shows who it is. Where no TLS is spoken nobody needs certificates, and
-/// there may be none.
+/// Returns a builder of a configuration before the choice of a client certificate. Without TLS no
+/// certificates are needed, and there may be none.
 ///
 /// # Errors
-/// As [`trusted_roots`].
+/// Errors of [`trusted_roots`].
 pub fn web_trust(
     is_spoken: bool,
     ca_file: Option<&Path>,
@@ -65,10 +65,12 @@ pub fn web_trust(
     trusting(DEFAULT_VERSIONS, roots)
 }
 
-/// The system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and those of `ca_file`.
+/// Returns the system's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` as OpenSSL has them) and
+/// those of `ca_file`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a file without certificates, and where there is none at all; the system's.
+/// [`ErrorKind::Invalid`] for a file without certificates, and if there are none at all; the
+/// system's errors.
 pub fn trusted_roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();

@@ -1,8 +1,8 @@
-//! What WebDAV can.
+//! Capabilities of WebDAV.
 
 use crate::{Capabilities, trial::SECOND_NS, web::WHOLE_BYTES_MAX};
 
-/// What it can do, at servers that know ranges and keep times.
+/// Capabilities, at servers that support ranges and keep times.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,

@@ -1,4 +1,4 @@
-//! Changes on a WebDAV server, of which an answer may be lost or tell of parts.
+//! Changes on a WebDAV server, whose answer may be lost or partial.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::{
     web::{About, Call, drain, kind_of_status, read_refusal},
 };
 
-/// Whether what was asked for may have been done all the same: the answer was lost, or that of a gateway that did not wait for it.
+/// Returns whether a request may have succeeded despite the error: the answer was lost, or came
+/// from a gateway that did not wait for it.
 pub(super) fn is_lost(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -20,7 +21,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     )
 }
 
-/// What tells a version of a file from another.
+/// Returns the attributes that distinguish versions of a file.
 fn told(there: &Entry) -> (Option<&str>, Option<FileTime>, Option<FileTime>) {
     (there.version.as_deref(), there.mtime, there.stored)
 }
@@ -30,11 +31,11 @@ fn is_file_of(there: &Entry, size: u64) -> bool {
 }
 
 impl Shelf {
-    /// Makes a request that changes something, and says how it succeeded: a server may only have taken note of it, or
-    /// somebody on the way have answered.
+    /// Sends a request that changes something, and returns its status: a server may only have
+    /// queued it, or an intermediary may have answered.
     ///
     /// # Errors
-    /// Also where only a part was done (RFC 4918, section 11.1).
+    /// Fails also if only some of it was done (RFC 4918, section 11.1).
     pub(super) async fn command(&self, call: Call) -> Result<StatusCode> {
         let about = call.about.clone();
         let response = self.place().ask(call).await?;
@@ -56,8 +57,8 @@ impl Shelf {
         }
     }
 
-    /// Gives what is under the hidden name its own. A directory is never replaced: the server would
-    /// remove all that is in it.
+    /// Gives the file under the hidden name its final one. A directory is never replaced: the
+    /// server would remove all of its content.
     pub(super) async fn publish(&self, partial: &[u8], full: &[u8], size: u64) -> Result<()> {
         let moved = |overwrite: &'static str| {
             let mut call = self.call("MOVE", partial, "write");
@@ -71,7 +72,7 @@ impl Shelf {
         let is_taken = match &first {
             // 412: something has the name.
             Err(error) if error.kind() == ErrorKind::Changed => true,
-            // That may be what was not heard.
+            // The lost answer may have been for this.
             Err(_) if was_lost => {
                 let moved = self.has_moved(partial, full, size, None).await;
                 !moved.unwrap_or(true)
@@ -94,11 +95,11 @@ impl Shelf {
                 return Err(error.cause("something else got this name meanwhile"));
             }
             match left {
-                // Within one second, one file is told like another.
+                // Within one second, two files look alike.
                 Some(ours) => replaced = there.filter(|there| told(there) != told(&ours)),
-                // Nobody else knows the hidden name: it was moved, whatever was said of that.
+                // Nobody else knows the hidden name: it was moved, whatever the answer.
                 None if there.as_ref().is_some_and(|it| is_file_of(it, size)) => return Ok(()),
-                // What has the name may be ours: an earlier answer was lost.
+                // The existing file may be ours: an earlier answer was lost.
                 None => was_lost = true,
             }
             self.command(moved("T")).await
@@ -106,7 +107,7 @@ impl Shelf {
             first
         };
         match ended {
-            // Whatever a server says is looked at.
+            // Every success is checked.
             Ok(status) => {
                 for pause_s in [0, 1, 2, 4, 8] {
                     sleep(Duration::from_secs(pause_s)).await;
@@ -116,7 +117,7 @@ impl Shelf {
                     {
                         return Ok(());
                     }
-                    // One that has only taken note of it does it later.
+                    // A server that only queued the request carries it out later.
                     if status != StatusCode::ACCEPTED {
                         break;
                     }
@@ -125,7 +126,7 @@ impl Shelf {
                 let error = about.fail(ErrorKind::Busy);
                 Err(error.cause("the server has not given it its name yet"))
             }
-            // Asked again after a lost answer, a server finds nothing to move.
+            // On a retry after a lost answer, a server finds nothing to move.
             Err(error) if is_lost(&error) || was_lost && error.kind() == ErrorKind::NotFound => {
                 match self.has_moved(partial, full, size, replaced.as_ref()).await {
                     Ok(true) => Ok(()),
@@ -136,7 +137,8 @@ impl Shelf {
         }
     }
 
-    /// Whether what was under the hidden name, which nobody else knows, has its own now, and not what it was to replace.
+    /// Returns whether the file under the hidden name, which nobody else knows, has its final name
+    /// now, instead of the file it was to replace.
     async fn has_moved(
         &self,
         partial: &[u8],

@@ -1,4 +1,4 @@
-//! What lies on a WebDAV server: questions for properties, and their answers.
+//! Entries of a WebDAV server: property requests, and their answers.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::{
 /// Entries of one page of a listing.
 const PAGE_ENTRIES: usize = 512;
 
-/// Files asked for at once whose sizes a listing does not tell.
+/// Most files requested at once whose sizes a listing omits.
 const QUESTIONS_AT_ONCE: usize = 16;
 
 impl Shelf {
-    /// Starts to ask for properties; `None` when nothing is there.
+    /// Starts a request for properties; `None` if nothing is there.
     pub(super) async fn find(&self, full: &[u8], depth: &'static str) -> Result<Option<Found>> {
         let (operation, slash) = match depth {
             "0" => ("look at", ""),
@@ -56,7 +56,7 @@ impl Shelf {
         }
     }
 
-    /// What lies at the absolute path `full`.
+    /// Returns the entry at the absolute path `full`.
     pub(super) async fn look_at(&self, full: &[u8]) -> Result<Option<Entry>> {
         let Some(mut found) = self.find(full, "0").await? else {
             return Ok(None);
@@ -76,7 +76,7 @@ impl Shelf {
         }
     }
 
-    /// What was told, with the size of a file that was not.
+    /// Returns the reported entry, with the size of a file requested if it was omitted.
     async fn complete(&self, told: Told) -> Result<Entry> {
         let mut entry = told.entry;
         if entry.kind == Kind::File && !told.has_size {
@@ -95,7 +95,7 @@ fn is_gone(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
-/// The answer to a question for properties, while it comes.
+/// Answer to a property request, while it arrives.
 pub(super) struct Found {
     body: ByteStream,
     cutter: Cutter,
@@ -103,7 +103,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// What is told next; `None` at the end.
+    /// Returns the next reported entry; `None` at the end.
     async fn next(&mut self) -> Result<Option<Told>> {
         loop {
             if let Some(read) = self.cutter.next() {
@@ -127,7 +127,7 @@ impl Found {
 pub(super) struct WebDavListing {
     pub shelf: Arc<Shelf>,
     pub found: Found,
-    /// The full path of the directory.
+    /// Full path of the directory.
     pub full: Vec<u8>,
 }
 
@@ -160,7 +160,7 @@ impl WebDavListing {
         let shelf = &self.shelf;
         let asked = streams::iter(page).map(|(name, told)| async move {
             let bare = told.entry.clone();
-            // What can't be looked at is listed: whoever reads it will be told why.
+            // An entry that can't be examined is listed: reading it gives the error.
             let entry = shelf.complete(told).await.unwrap_or(bare);
             Entry { name, ..entry }
         });

@@ -1,4 +1,4 @@
-//! What PROPFIND answers (RFC 4918, section 14), read while it comes: a folder of any size costs
+//! Answers to PROPFIND (RFC 4918, section 14), parsed while they arrive: a folder of any size costs
 //! no more memory than one page of it.
 
 use http::StatusCode;
@@ -6,31 +6,31 @@ use serde::Deserialize;
 
 use crate::{Kind, dates, endpoint::Entry, web::decode};
 
-/// What is asked for.
+/// Body of the request.
 pub(super) const QUESTION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
     <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/>\
     </prop></propfind>";
 
-/// Longest description of one file believed, in bytes: a name of 4 KiB, escaped, and room.
+/// Longest description of one file accepted, in bytes: a name of 4 KiB, escaped, and a margin.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Deserialize)]
 struct Response {
     href: String,
-    /// What became of it, where nothing is told about it.
+    /// Status, if no properties are reported.
     status: Option<String>,
     #[serde(default, rename = "propstat")]
     propstats: Vec<PropStat>,
 }
 
-/// What one element tells.
+/// Content of one element.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub path: Vec<u8>,
     pub entry: Entry,
-    /// A file whose size is told: one that is not is not zero.
+    /// True if the size of the file is reported: a missing one is not zero.
     pub has_size: bool,
-    /// The status of an element that tells nothing else: it is gone, or nobody may look at it.
+    /// Status of an element without properties: it is gone, or may not be examined.
     pub refusal: Option<StatusCode>,
 }
 
@@ -53,11 +53,11 @@ struct ResourceType {
     collection: Option<serde::de::IgnoredAny>,
 }
 
-/// Cuts a stream of XML into its `response` elements.
+/// Divider of an XML stream into its `response` elements.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     buffer: Vec<u8>,
-    /// Before this nothing ends.
+    /// Offset before which nothing ends.
     searched: usize,
 }
 
@@ -66,10 +66,10 @@ impl Cutter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole element: what lies at which path.
+    /// Returns the next whole element: an entry and its path.
     ///
     /// # Errors
-    /// What about it makes no sense.
+    /// Description of the fault.
     pub(super) fn next(&mut self) -> Option<Result<Told, String>> {
         let Some((start, end)) = self.find() else {
             if self.buffer.len() > RESPONSE_BYTES_MAX {
@@ -83,7 +83,7 @@ impl Cutter {
         Some(read)
     }
 
-    /// Whether the document has ended, once nothing more comes.
+    /// Returns whether the document has ended, once nothing more comes.
     pub(super) fn has_ended(&self) -> bool {
         const NAME: &[u8] = b"multistatus";
         let mut from = 0;
@@ -103,7 +103,7 @@ impl Cutter {
         false
     }
 
-    /// Where the first whole element is.
+    /// Returns the range of the first whole element.
     fn find(&mut self) -> Option<(usize, usize)> {
         const NAME: &[u8] = b"response>";
         let mut from = self.searched;
@@ -117,12 +117,12 @@ impl Cutter {
             }
             from = end;
         }
-        // The name may be torn by the end of the buffer.
+        // The name may be cut by the end of the buffer.
         self.searched = self.buffer.len().saturating_sub(NAME.len());
         None
     }
 
-    /// Where the element's own tag begins; before it may be the head of the document.
+    /// Returns the start of the element's own tag; the head of the document may precede it.
     fn start_of(&self, head: &[u8]) -> usize {
         let mut from = 0;
         while let Some(found) = find(&head[from..], b"response") {
@@ -140,7 +140,7 @@ impl Cutter {
     }
 }
 
-/// How long the namespace's prefix at the end of `head` is, with its colon.
+/// Returns the length of the namespace's prefix at the end of `head`, with its colon.
 fn tag_prefix(head: &[u8]) -> usize {
     let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
     head.iter().rev().take_while(is_name).count()
@@ -196,13 +196,14 @@ fn read_response(xml: &[u8]) -> Result<Told, String> {
     })
 }
 
-/// The code of a line such as `HTTP/1.1 403 Forbidden`.
+/// Returns the code of a line such as `HTTP/1.1 403 Forbidden`.
 fn code_of(line: &str) -> Option<StatusCode> {
     let code = line.split_whitespace().nth(1)?;
     StatusCode::from_bytes(code.as_bytes()).ok()
 }
 
-/// What was refused of a change, in an answer about several things (RFC 4918, section 13): the path and the status.
+/// Returns the refused member of a change, in an answer about several (RFC 4918, section 13): the
+/// path and the status.
 pub(super) fn refused_member(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
     let mut cutter = Cutter::default();
     cutter.add(answer);
@@ -220,8 +221,8 @@ pub(super) fn refused_member(answer: &[u8]) -> Option<(Vec<u8>, StatusCode)> {
     None
 }
 
-/// The path an `href` names, without a slash at its end. What is no escape is taken as it stands: some servers escape
-/// nothing.
+/// Returns the path that an `href` names, without a slash at its end. Invalid escapes stay
+/// unchanged: some servers escape nothing.
 fn path_of(href: &str) -> Vec<u8> {
     let path = match href.split_once("://") {
         Some((_, rest)) if !href.starts_with('/') => &rest[rest.find('/').unwrap_or(rest.len())..],
@@ -234,7 +235,7 @@ fn path_of(href: &str) -> Vec<u8> {
     path
 }
 
-/// Reads an answer in steps, for [`crate::fuzzing`].
+/// Parses an answer in steps, for [`crate::fuzzing`].
 pub(crate) fn try_listing(data: &[u8]) {
     let Some((&step, body)) = data.split_first() else {
         return;

@@ -1,4 +1,4 @@
-//! Writing to a WebDAV server: one stream a file, under a hidden name until it is whole.
+//! Writing to a WebDAV server: one stream per file, under a hidden name until it is complete.
 
 use std::{
     ops::Range,
@@ -23,21 +23,21 @@ use crate::{
     web::{About, Call, Sent, drain, stream, text_of, told_adler32},
 };
 
-/// What is smaller is written without a note: that takes as long as sending it.
+/// Size below which a file is written without a note, which takes as long as sending it.
 const NOTED_BYTES_MIN: u64 = 1 << 20;
 
-/// What is written, until it has its name.
+/// File being written, until it has its name.
 pub(super) struct Hidden {
-    /// Where it lies.
+    /// Hidden path.
     pub(super) partial: Vec<u8>,
-    /// What is said of it.
+    /// Subject for errors.
     about: About,
-    /// By what the next run finds it.
+    /// Note by which the next run finds it.
     note: Option<Ledger>,
 }
 
 impl Hidden {
-    /// It has its own name, or is no more.
+    /// Records that it was published or removed.
     pub(super) fn is_done(&self) {
         if let Some(note) = &self.note {
             note.remove();
@@ -45,25 +45,25 @@ impl Hidden {
     }
 }
 
-/// The hidden name of a writer.
+/// Returns the hidden name of a writer.
 fn partial_of(full: &[u8], origin: &str, word: &str) -> Vec<u8> {
     let name = partial_name(base_name(full), &format!("{origin}\n{word}"));
     [parent_of(full), b"/", &name].concat()
 }
 
-/// What the answer to a write tells.
+/// Answer to a write.
 struct Taken {
-    /// The Adler-32 of what was stored.
+    /// Adler-32 of the stored bytes.
     adler: Option<u32>,
     keeps_time: bool,
 }
 
-/// Sums what is sent.
+/// Checksums of the bytes sent.
 #[derive(Default)]
 pub(super) struct Tally {
     summer: Summer,
     len: u64,
-    /// What servers may tell of what they stored, as long as this one does.
+    /// Adler-32, while this server is believed to report it.
     adler: Option<Adler32>,
 }
 
@@ -78,8 +78,8 @@ impl Tally {
 }
 
 impl Shelf {
-    /// The hidden name beside `full` under which it is written, by this writer alone: servers tell nobody that another
-    /// writes there too. What a killed one of this user's left there is removed.
+    /// Returns the hidden name beside `full` for this writer only: servers never report a second
+    /// writer there. A leftover of this user's killed writer is removed.
     pub(super) async fn hidden(&self, full: &[u8], spec: &FileSpec) -> Hidden {
         let word = new_word();
         let note = match spec.size >= NOTED_BYTES_MIN {
@@ -93,7 +93,7 @@ impl Shelf {
         }
     }
 
-    /// Where it is noted what is written to a file from one source.
+    /// Returns the path of the note about writing a file from one source.
     fn note_path(&self, full: &[u8], origin: &str) -> PathBuf {
         let file = [self.place().origin().as_bytes(), b"\n", full].concat();
         let name = [&file[..], b"\n", origin.as_bytes()].concat();
@@ -101,8 +101,9 @@ impl Shelf {
         state_folder().join(format!("webdav-{}", &hash[..32]))
     }
 
-    /// Notes that something is written under a hidden name, and removes what an earlier run left. No note is made where another process
-    /// writes the same, or where none can be kept: what is left of this one stays then.
+    /// Notes that something is written under a hidden name, and removes an earlier run's leftover.
+    /// No note is made if another process writes this file, or if none can be kept: a leftover of
+    /// this run stays then.
     async fn note(&self, full: &[u8], spec: &FileSpec, word: &str) -> Option<Ledger> {
         let claim = Claim::take(&self.note_path(full, &spec.origin)).ok()??;
         if let Some((left, _)) = claim.load() {
@@ -119,13 +120,13 @@ impl Shelf {
         claim.start(&head, &[]).ok()
     }
 
-    /// Removes what an earlier run left of a file that is there now.
+    /// Removes an earlier run's leftover of a file that is published now.
     pub(super) async fn forget_left(&self, full: &[u8], origin: &str) {
         let path = self.note_path(full, origin);
         if Ledger::load(&path).is_none() {
             return;
         }
-        // Nobody else writes it.
+        // No other process writes it.
         if let Ok(Some(claim)) = Claim::take(&path)
             && let Some((left, _)) = claim.load()
             && self
@@ -136,7 +137,7 @@ impl Shelf {
         }
     }
 
-    /// Gives up what is written: what is left over is hidden, and the next run finds it.
+    /// Gives up a file being written: the leftover is hidden, and the next run finds it.
     pub(super) async fn forget(&self, hidden: &Hidden) {
         if self.is_removed(&hidden.partial).await {
             hidden.is_done();
@@ -159,7 +160,7 @@ impl Shelf {
         }
     }
 
-    /// Puts bytes in memory under a hidden name; says whether the time is kept.
+    /// Uploads bytes in memory under a hidden name; returns whether the time is kept.
     pub(super) async fn send(
         &self,
         hidden: &Hidden,
@@ -175,7 +176,8 @@ impl Shelf {
         Ok(taken.keeps_time)
     }
 
-    /// Puts a stream there, and says what its checksum is and whether the time is kept. Where the answer is lost, what is there counts.
+    /// Uploads a stream, and returns its checksum and whether the time is kept. If the answer is
+    /// lost, the stored file counts.
     async fn send_stream(
         &self,
         hidden: &Hidden,
@@ -212,7 +214,7 @@ impl Shelf {
         Ok((sum, keeps_time))
     }
 
-    /// Puts a body under a hidden name.
+    /// Uploads a body under a hidden name.
     async fn send_body(&self, hidden: &Hidden, spec: &FileSpec, body: Sent) -> Result<Taken> {
         let about = hidden.about.clone();
         let mut call = Call::new("PUT", target(&hidden.partial), about)
@@ -221,7 +223,8 @@ impl Shelf {
             .body(body);
         let is_nginx = self.is_nginx().await?;
         if let Some(mtime) = spec.mtime {
-            // ownCloud and its kin take the time from here, nginx from the date of the request.
+            // ownCloud and its relatives read the time from here, nginx from the date of the
+            // request.
             call = call.header("x-oc-mtime", mtime.secs.to_string());
             if is_nginx {
                 call = call.header("date", dates::show_http(mtime));
@@ -239,7 +242,7 @@ impl Shelf {
         })
     }
 
-    /// Whether the server is nginx, by any of its answers.
+    /// Returns whether the server is nginx, by any of its answers.
     async fn is_nginx(&self) -> Result<bool> {
         if self.is_nginx.get().is_none() {
             self.look_at(&self.place().full(b"")).await?;
@@ -247,7 +250,8 @@ impl Shelf {
         Ok(self.is_nginx.get() == Some(&true))
     }
 
-    /// Looks at what was written: its size, and what it reads back as where the rules say so. Returns its time where that was told.
+    /// Checks the stored file: its size, and its content if the rules require that. Returns its
+    /// time if reported.
     pub(super) async fn check(
         &self,
         hidden: &Hidden,
@@ -291,7 +295,7 @@ impl Shelf {
     }
 }
 
-/// Compares what the server tells of what it stored with what was sent, where both are known.
+/// Compares the server's checksum of the stored bytes with ours, if both are known.
 fn compare(hidden: &Hidden, taken: &Taken, tally: &Tally) -> Result<()> {
     let (Some(told), Some(adler)) = (taken.adler, &tally.adler) else {
         return Ok(());
@@ -303,7 +307,7 @@ fn compare(hidden: &Hidden, taken: &Taken, tally: &Tally) -> Result<()> {
     Err(error.cause("the server stored bytes with another checksum than those sent"))
 }
 
-/// A file on its way.
+/// File being uploaded.
 pub(super) struct Upload {
     shelf: Arc<Shelf>,
     full: Vec<u8>,
@@ -325,7 +329,7 @@ impl Upload {
 }
 
 impl Writer for Upload {
-    /// All of it: RFC 4918 has no way to write a range.
+    /// Returns the size of the whole file: RFC 4918 has no way to write a range.
     fn segment_size(&self) -> u64 {
         self.spec.size.max(1)
     }
