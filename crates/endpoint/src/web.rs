@@ -288,7 +288,7 @@ pub(crate) enum Rest {
 }
 
 /// Limits a body that is gathered in memory to the size in `entry`, if that is of one version, and
-/// always to that of a file that is read whole. More bytes are an error, and are not read.
+/// to the largest file that is read whole. More bytes are an error, and are not read.
 pub(crate) fn gathered(body: ByteStream, entry: &Entry, about: About) -> ByteStream {
     let most = match entry.version {
         Some(_) => entry.size,
