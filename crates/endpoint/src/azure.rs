@@ -176,7 +176,8 @@ impl RawStore for AzureClient {
         Ok(!page.found.is_empty() || page.next.is_some())
     }
 
-    /// A signature may be valid for one blob only, and a blob public without its neighbours.
+    /// Returns whether a refusal may concern only listing: a signature may be valid for one blob
+    /// only, and a blob public without its neighbours.
     fn is_about_listing(refusal: &Error) -> bool {
         matches!(
             refusal.kind(),

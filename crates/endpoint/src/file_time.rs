@@ -27,7 +27,7 @@ impl FileTime {
 }
 
 impl fmt::Display for FileTime {
-    /// Decimal seconds, as rclone keeps them in S3 metadata.
+    /// Formats decimal seconds, as rclone keeps them in S3 metadata.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.secs < 0 && self.nanos > 0 {
             let (secs, nanos) = (-(self.secs + 1), 1_000_000_000 - self.nanos);

@@ -137,8 +137,8 @@ impl RawStore for GcsClient {
         self.has_below(prefix).await
     }
 
-    /// Reading and writing have permissions of their own, and an object may be public without its
-    /// neighbours.
+    /// Returns whether a refusal may concern only listing: reading and writing have permissions of
+    /// their own, and an object may be public without its neighbours.
     fn is_about_listing(refusal: &Error) -> bool {
         matches!(
             refusal.kind(),

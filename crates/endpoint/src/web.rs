@@ -211,7 +211,8 @@ impl Web {
         })
     }
 
-    /// The inner error is the connection's, the outer one the source's or a timeout.
+    /// Sends the request once. The inner error is the connection's, the outer one the source's or a
+    /// timeout.
     async fn try_to_send(
         &self,
         request: Request<Sent>,
@@ -287,8 +288,8 @@ pub(crate) enum Rest {
     Nothing,
 }
 
-/// Limits a body that is gathered in memory to the size in `entry`, if that is of one version, and
-/// to the largest file that is read whole. More bytes are an error, and are not read.
+/// Limits a body gathered in memory to the size in `entry`, if that is of one version, and to the
+/// largest file read whole. More bytes are an error, and are not read.
 pub(crate) fn gathered(body: ByteStream, entry: &Entry, about: About) -> ByteStream {
     let most = match entry.version {
         Some(_) => entry.size,

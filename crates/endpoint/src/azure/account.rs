@@ -53,7 +53,8 @@ pub(crate) fn is_address(server: &Server) -> bool {
     is_plain && !is_above && account_of(&server.host).is_some()
 }
 
-/// Lower-case letters and digits ("Storage account overview"), and `-` for secondary places.
+/// Returns whether a name can be an account's: lower-case letters and digits ("Storage account
+/// overview"), and `-` for secondary places.
 fn is_account(name: &str) -> bool {
     !name.is_empty()
         && name

@@ -218,7 +218,7 @@ impl Reader for ObjectReader {
         })
     }
 
-    /// Every range was requested with `If-Match`, so only the bytes remain to be checked.
+    /// Checks only the bytes, since every range was requested with `If-Match`.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             match self.spans.is_other(self.entry.size) {

@@ -137,7 +137,7 @@ impl Reader for GcsReader {
         &self.entry
     }
 
-    /// The store keeps another checksum, which [`Reader::confirm`] compares.
+    /// Returns none: the store keeps another checksum, which [`Reader::confirm`] compares.
     fn checksum(&self) -> Option<Checksum> {
         None
     }
@@ -158,8 +158,8 @@ impl Reader for GcsReader {
         })
     }
 
-    /// Every range was requested on the condition that the object is unchanged; only the bytes
-    /// remain to be checked.
+    /// Checks only the bytes, since every range was requested on the condition that the object is
+    /// unchanged.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             match self.read.is_other(self.entry.size) {

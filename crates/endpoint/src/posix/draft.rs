@@ -444,8 +444,8 @@ impl Draft {
 }
 
 impl Drop for Draft {
-    /// A small file without its final name is useless, and so is a record of bytes that the file
-    /// system lost.
+    /// Removes a small file without its final name, and a record of bytes that the file system
+    /// lost: both are useless.
     fn drop(&mut self) {
         let is_left = !*self.ended.get_mut();
         if is_left && (self.ledger.is_none() || flush(&self.file).is_err()) {

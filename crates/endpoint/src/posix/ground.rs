@@ -94,7 +94,7 @@ impl Ground {
         if let Some(known) = self.known() {
             return Ok(known);
         }
-        // Nobody named a link that replaced it.
+        // A link in its place is not one that anybody named.
         let is_first = {
             let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
             known.is_none()

@@ -17,14 +17,14 @@ pub(super) struct Owner {
     began: String,
 }
 
-/// Rights of a writer to an existing unfinished copy.
+/// Result of claiming an existing unfinished copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// No other writer.
+    /// Granted: there is no other writer.
     Goes,
-    /// Another writer is possible.
+    /// Refused for now: another writer is possible.
     Waits,
-    /// Another process may hold it open: only a new copy is certain to have no other writer.
+    /// Granted for a new copy only: another process may hold the existing one open.
     Anew,
 }
 
@@ -54,8 +54,8 @@ impl Owner {
         })
     }
 
-    /// Returns whether a copy is this process's now. Its ledger says that `owner` wrote it last, at
-    /// `written` in seconds since the epoch. `is_locked` if this process holds a lock on it.
+    /// Returns whether this process may write a copy. Its ledger says that `owner` wrote it last,
+    /// at `written` in seconds since the epoch. `is_locked` if this process holds a lock on it.
     pub(super) fn may_write(owner: Option<&str>, is_locked: bool, written: i64) -> Claim {
         let Some(owner) = owner.and_then(Self::parse) else {
             return Claim::Goes;

@@ -347,7 +347,7 @@ impl Reader for PageReader {
         Box::pin(self.pages.read(&self.path, &self.entry, range))
     }
 
-    /// Every answer was compared with the opened file, so nothing is left to confirm.
+    /// Does nothing, since every answer was compared with the opened file.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

@@ -249,7 +249,7 @@ async fn a_listing_goes_on_where_its_mark_was_left() {
     a_page_ahead_waits_for_its_place(&server).await;
 }
 
-/// With a single request allowed, a page is not requested while a file is read.
+/// Checks that with a single request allowed, no page is requested while a file is read.
 async fn a_page_ahead_waits_for_its_place(server: &AzureServer) {
     let mask = StoreMask::start(server.address(), StoreLooks::Same).unwrap();
     let direct = format!("http://{}", server.address());

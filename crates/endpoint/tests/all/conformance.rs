@@ -197,7 +197,7 @@ async fn s3_over_tls_trusts_the_authority_of_its_profile() {
     assert!(error.to_string().contains("ca_file"), "{error}");
 }
 
-/// Only empty directories have attributes in a store of prefixes.
+/// Checks the attributes of an empty directory: others have none in a store of prefixes.
 async fn an_empty_directory_keeps_its_attributes(endpoint: &dyn Endpoint) {
     let wanted = Entry {
         name: Vec::new(),
