@@ -6,10 +6,10 @@
 //! checksum they know. A large one travels in blocks whose checksums are known only at their end.
 //! The service answers with the checksum it computed; emulators don't.
 //!
-//! Native names: `prefix/path`. Besides its bytes a blob keeps `mtime` (RFC 3339, as rclone writes
-//! it here), `mode` (octal) and `crc64nvme`, the checksum of the whole, in its metadata. A symbolic
-//! link is a blob `NAME.rclonelink` that holds its target. An empty directory is a blob `NAME/`
-//! marked `hdi_isfolder`, as Azure's own tools mark them.
+//! Native names: `prefix/path`. A blob's metadata has `mtime` (RFC 3339, as rclone writes it here),
+//! `mode` (octal) and `crc64nvme`, the checksum of the whole. A symbolic link is a blob
+//! `NAME.rclonelink` that holds its target. An empty directory is a blob `NAME/` marked
+//! `hdi_isfolder`, as Azure's own tools mark them.
 
 mod account;
 mod client;

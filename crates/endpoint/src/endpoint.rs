@@ -310,8 +310,8 @@ pub trait Endpoint: Send + Sync {
             ))
         })
     }
-    /// Adopts the note of a writer on another machine about the unfinished file at `path`, so that
-    /// it is found when the file is continued here. An existing note here wins.
+    /// Adopts another machine's note about the unfinished file at `path`, so that it is found when
+    /// the file is continued here. An existing note here wins.
     fn adopt<'a>(
         &'a self,
         _path: &'a [u8],

@@ -38,7 +38,7 @@ pub fn without_lent_rights(mode: u32) -> u32 {
 }
 
 /// Returns whether an error means that a file system does not keep an attribute, as with SMB, FUSE
-/// and FAT, or that only its owner may change it.
+/// and FAT. An error of a missing owner privilege counts too.
 #[must_use]
 pub fn is_refused(cause: Errno) -> bool {
     matches!(

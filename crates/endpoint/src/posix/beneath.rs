@@ -1,10 +1,10 @@
 //! Paths that never lead out of a directory.
 //!
-//! Names are untrusted: a store may list a symbolic link `N` and a file `N/x`, and another process
-//! may replace a directory by a link between check and use. The kernel resolves each path beneath
-//! the directory (`openat2`, `RESOLVE_BENEATH`), and later operations go through the directory it
-//! found, by `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one component is opened
-//! after the other, and no link is followed at all.
+//! Names are untrusted: a store may list a symbolic link `N` and a file `N/x`, and a directory may
+//! become a link between check and use. The kernel resolves each path beneath the directory
+//! (`openat2`, `RESOLVE_BENEATH`), and later operations go through the directory it found, by
+//! `/proc/self/fd`. Kernels before 5.6 have no `openat2`; there, one component is opened after the
+//! other, and no link is followed at all.
 
 use std::{
     ffi::OsStr,
