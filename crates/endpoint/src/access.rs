@@ -1,4 +1,4 @@
-//! Opens addresses with the credentials people already have.
+//! Opening of addresses with the credentials that users already have.
 
 mod names;
 mod reach;
@@ -32,7 +32,7 @@ use crate::{
     webdav::WebDav,
 };
 
-/// What it takes to open an address.
+/// Settings for opening addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     profile: Option<String>,
@@ -48,33 +48,34 @@ pub struct Access {
     reach: Reach,
 }
 
-/// What reading from a place costs.
+/// Cost of reading from a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prices {
-    /// What a gigabyte (10^9 bytes) costs, in millionths of a dollar.
+    /// Cost of a gigabyte (10^9 bytes), in millionths of a dollar.
     pub egress_micro_usd: u64,
-    /// What a thousand GETs cost, in millionths of a dollar.
+    /// Cost of a thousand GETs, in millionths of a dollar.
     pub get_micro_usd: u64,
 }
 
-/// A profile that is in no file.
+/// Profile that is in no file.
 #[derive(Debug)]
 struct Given {
-    /// What stands for it in addresses.
+    /// Name that stands for it in addresses.
     host: String,
     chosen: Chosen,
 }
 
-/// A profile somebody asked for.
+/// Explicitly chosen profile.
 #[derive(Debug, Clone)]
 pub(crate) struct Chosen {
     pub name: String,
-    /// `None` when only `~/.aws` can know it.
+    /// Our own profile; `None` if only `~/.aws` can know it.
     pub ours: Option<Profile>,
 }
 
 impl Access {
-    /// Access with the credentials of `profile`, or of the environment, and options for `ssh`.
+    /// Creates an access with the credentials of `profile`, or of the environment, and options for
+    /// `ssh`.
     #[must_use]
     pub fn new(profile: Option<String>, ssh_options: Vec<String>) -> Self {
         Self {
@@ -84,8 +85,8 @@ impl Access {
         }
     }
 
-    /// The same with the credentials of another profile. What both open with one profile keeps to
-    /// its caps together.
+    /// Returns an access with the credentials of another profile. Endpoints that both open with one
+    /// profile share its caps.
     #[must_use]
     pub fn with_profile(&self, profile: String) -> Self {
         Self {
@@ -94,8 +95,8 @@ impl Access {
         }
     }
 
-    /// The same, which touches files of this machine with the rights of somebody else. What is reached over a network, or by a
-    /// program, is reached as before.
+    /// Returns an access that touches files of this machine with the rights of `actor`. Places
+    /// reached over a network, or by a program, are reached as before.
     #[must_use]
     pub fn acting(&self, actor: Actor) -> Self {
         Self {
@@ -104,8 +105,8 @@ impl Access {
         }
     }
 
-    /// The same, where `HOST:path` is a place below the address of this profile, whatever the file of profiles says. It is shown, and
-    /// keeps to its caps, by `name`.
+    /// Returns an access for which `HOST:path` is a place below the address of this profile,
+    /// whatever the file of profiles says. The profile is shown, and its caps apply, under `name`.
     #[must_use]
     pub fn with_given(&self, host: String, name: String, profile: Profile) -> Self {
         let chosen = Chosen {
@@ -118,7 +119,7 @@ impl Access {
         }
     }
 
-    /// Takes profiles from `path` rather than from `~/.config/posthaste/profiles.toml`.
+    /// Reads profiles from `path` rather than from `~/.config/posthaste/profiles.toml`.
     #[must_use]
     pub fn with_profiles(mut self, path: PathBuf) -> Self {
         self.profiles_file = Some(path);
@@ -129,7 +130,7 @@ impl Access {
         config::profile(self.profiles_file.as_deref(), name)
     }
 
-    /// Says how posthaste is started at the other end of SSH.
+    /// Sets how posthaste is started at the other end of SSH.
     #[must_use]
     pub fn with_start(mut self, start: StartOptions) -> Self {
         self.start = start;
@@ -143,8 +144,8 @@ impl Access {
         self
     }
 
-    /// What `location` stands for: `NAME:path` is a place below the address of the profile `NAME`,
-    /// which wins over a host of that name. [`Access::open`] takes the location as it was written.
+    /// Resolves `NAME:path` to a place below the address of the profile `NAME`, which wins over a
+    /// host of that name. [`Access::open`] accepts the location as it was written.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
@@ -152,11 +153,11 @@ impl Access {
         Ok(self.place(location)?.0)
     }
 
-    /// What reading from `location` costs, as its profile says. Paths of this machine cost nothing, unless the `url` of a
-    /// profile names them.
+    /// Returns the cost of reading from `location`, as its profile states. Paths of this machine
+    /// cost nothing, unless the `url` of a profile names them.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn prices(&self, location: Location) -> Result<Prices> {
         let profile = self.ours_for(location)?;
         Ok(profile.map_or_else(Prices::default, |profile| Prices {
@@ -165,17 +166,19 @@ impl Access {
         }))
     }
 
-    /// The most bytes a second that go to `location` or come from there, as its profile says; none of this machine's paths.
+    /// Returns the profile's cap in bytes per second for transfers to and from `location`; none for
+    /// paths of this machine.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn rate_max(&self, location: Location) -> Result<Option<ByteRate>> {
         Ok(self
             .ours_for(location)?
             .and_then(|profile| profile.rate_max))
     }
 
-    /// The profile of the service's user or of the credential that is used for a place beyond this machine.
+    /// Returns the profile, of the service's user or of the credential, that is used for a place
+    /// beyond this machine.
     fn ours_for(&self, location: Location) -> Result<Option<Profile>> {
         if matches!(location, Location::Local(_)) {
             return Ok(None);
@@ -184,11 +187,11 @@ impl Access {
         Ok(chosen.and_then(|chosen| chosen.ours))
     }
 
-    /// What stands in for `location` when that fails for good, where its profile says so: the same
-    /// path below another address.
+    /// Returns the fallback for a `location` that fails permanently, if its profile names one: the
+    /// same path below another address.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn fallback(&self, location: &Location) -> Result<Option<Location>> {
         let Some((name, path)) = named(location) else {
             return Ok(None);
@@ -198,11 +201,11 @@ impl Access {
         base.map(|base| below(&base, path)).transpose()
     }
 
-    /// Where what can't be read twice is parked when `location` can't take it, where its profile
-    /// says so: an address.
+    /// Returns the address where a stream is parked that can't be read twice and that `location`
+    /// can't store, if its profile names one.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn parking(&self, location: &Location) -> Result<Option<String>> {
         let profile = match named(location) {
             Some((name, _)) => self.profile(name)?,
@@ -219,7 +222,7 @@ impl Access {
         Ok(profile.and_then(|profile| profile.park))
     }
 
-    /// The real location, and the profile that belongs to it.
+    /// Returns the real location, and the profile that belongs to it.
     fn place(&self, location: Location) -> Result<(Location, Option<Chosen>)> {
         if let (Some((host, path)), Some(given)) = (named(&location), &self.given)
             && host == given.host
@@ -251,28 +254,27 @@ impl Access {
         Ok((location, chosen))
     }
 
-    /// Whether anything was opened with a profile, which may have caps now or later: then
-    /// [`Access::renew_caps`] is worth calling every second or so.
+    /// Returns whether anything was opened with a profile, which may have caps now or later: then
+    /// [`Access::renew_caps`] is worth a call every second or so.
     #[must_use]
     pub fn may_have_caps(&self) -> bool {
         !self.limits.is_empty()
     }
 
-    /// Looks the profiles up again and gives what is open the caps they have now.
+    /// Reloads the profiles and applies their current caps to open endpoints.
     ///
     /// # Errors
-    /// As [`Access::resolve`]; the caps then stay as they are.
+    /// Errors of [`Access::resolve`]; the caps then stay as they are.
     pub fn renew_caps(&self) -> Result<()> {
         self.limits.renew(|name| self.profile(name))
     }
 
-    /// Opens `location`. Files are written by `rules`. Requests and bytes keep to the caps of the
-    /// profile, together with all that was opened with it before.
+    /// Opens `location`. `rules` govern how files are written. Requests and bytes keep to the caps
+    /// of the profile, together with all endpoints opened with it before.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Invalid`] for an unknown profile;
-    /// [`crate::ErrorKind::Unauthenticated`] and [`crate::ErrorKind::Unreachable`] where opening
-    /// connects.
+    /// [`crate::ErrorKind::Invalid`] for an unknown profile; [`crate::ErrorKind::Unauthenticated`]
+    /// and [`crate::ErrorKind::Unreachable`] if opening connects.
     pub fn open(
         &self,
         location: Location,
@@ -310,7 +312,8 @@ impl Access {
         })
     }
 
-    /// Options for `ssh`: of what is said twice it takes the first, so a command wins over a profile.
+    /// Returns options for `ssh`, which uses the first of repeated ones, so a command wins over a
+    /// profile.
     fn ssh_options(&self, chosen: Option<&Chosen>) -> Vec<String> {
         let profile = chosen.and_then(|chosen| chosen.ours.as_ref());
         let of_profile = profile.map_or(&[][..], |profile| &profile.ssh_options);
@@ -383,7 +386,7 @@ impl Access {
 }
 
 impl Access {
-    /// A place that is named by its host.
+    /// Opens a place that is named by its host.
     async fn open_server(
         &self,
         server: &Server,
@@ -414,7 +417,7 @@ impl Access {
         })
     }
 
-    /// Posthaste where it can be started, SFTP elsewhere.
+    /// Opens posthaste if it can be started, else SFTP.
     async fn open_host(
         &self,
         host: crate::sftp::Host,

@@ -1,7 +1,9 @@
-//! As whom files are touched: as whoever runs this, or, where that is root, as the account that asked.
+//! Accounts with whose rights files are touched: the user who runs this or, if that is root, the
+//! requester's account.
 //!
-//! An account's rights are taken on by one thread, for one piece of work that does not wait for anything but the file system, and
-//! given back after it: so the kernel decides what it may, whatever way a path leads, and whoever changes that way meanwhile.
+//! A single thread assumes an account's rights, for one piece of work that only waits for the file
+//! system, and gives them back after it. So the kernel decides about access, whatever route a path
+//! takes, and whoever changes that route meanwhile.
 
 use std::{
     collections::HashMap,
@@ -18,14 +20,14 @@ use rustix::{
 
 use crate::{Error, ErrorKind, Result, clock};
 
-/// What the name service said of an account holds for so long.
+/// Time for which the name service's answer about an account is valid.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
-/// Accounts that are remembered.
+/// Most accounts remembered.
 const KNOWN_MAX: usize = 4096;
-/// Bytes of an account's name.
+/// Most bytes of an account's name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Somebody whom this machine knows.
+/// Account that this machine knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     name: String,
@@ -35,10 +37,11 @@ pub struct Account {
 }
 
 impl Account {
-    /// The local account of this name, as the name service of this machine has it. Blocks.
+    /// Looks up the local account of this name in this machine's name service. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is none; [`ErrorKind::PermissionDenied`] for root's, which is nobody's to act as.
+    /// [`ErrorKind::NotFound`] if there is none; [`ErrorKind::PermissionDenied`] for root, as which
+    /// nobody may act.
     pub fn named(name: &str) -> Result<Self> {
         let fail = |kind| {
             Error::new(
@@ -50,7 +53,7 @@ impl Account {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@+$".contains(c);
         let is_name =
             !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain);
-        // What is all digits would be taken for a number.
+        // A name of digits only would be read as a number.
         let is_number = name.chars().all(|c| c.is_ascii_digit());
         if !is_name || is_number || name.starts_with(['-', '+']) {
             return Err(fail(ErrorKind::NotFound).cause("that is no account's name"));
@@ -84,15 +87,15 @@ impl Account {
         })
     }
 
-    /// The same of this number. Blocks.
+    /// Looks up the local account of this number. Blocks.
     ///
     /// # Errors
-    /// As [`Self::named`].
+    /// Errors of [`Self::named`].
     pub fn numbered(uid: u32) -> Result<Self> {
         let entry = ask(Command::new("getent").args(["passwd", &uid.to_string()]))?;
         let name = entry.as_deref().and_then(|entry| entry.split(':').next());
         let account = name.map(Self::named).transpose()?;
-        // Two names of one number have not always the same groups.
+        // Two names of one number may have different groups.
         account.filter(|account| account.uid == uid).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "act for", format!("the user {uid}"))
                 .cause("this machine knows no account of that number")
@@ -100,14 +103,14 @@ impl Account {
         })
     }
 
-    /// What it is called.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// What a program of the system says; none where it says that there is no such thing.
+/// Returns the output of a system program; none if it reports that no such entry exists.
 fn ask(command: &mut Command) -> Result<Option<String>> {
     let program = command.get_program().to_string_lossy().into_owned();
     let said = command
@@ -117,7 +120,7 @@ fn ask(command: &mut Command) -> Result<Option<String>> {
     Ok((said.status.success() && !text.is_empty()).then_some(text))
 }
 
-/// As whom files are touched.
+/// Account with whose rights files are touched.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Actor(Option<Arc<Account>>);
 
@@ -129,34 +132,36 @@ impl fmt::Debug for Actor {
 }
 
 impl Actor {
-    /// As who runs this.
+    /// Returns the actor for the user who runs this.
     #[must_use]
     pub const fn oneself() -> Self {
         Self(None)
     }
 
-    /// As this account. Only root can be that.
+    /// Returns the actor for this account. Only root can act for it.
     #[must_use]
     pub fn account(account: Account) -> Self {
         Self(Some(Arc::new(account)))
     }
 
-    /// Whether it is who runs this.
+    /// Returns whether it is the user who runs this.
     #[must_use]
     pub fn is_oneself(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The account's name, where it is one.
+    /// Returns the account's name, if it is one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.as_deref().map(Account::name)
     }
 
-    /// Does work with these rights. It blocks this thread, and must not begin others that go on after it: they would keep these rights.
+    /// Runs work with these rights. It blocks this thread, and must not start other work that
+    /// outlives it: that would keep these rights.
     ///
     /// # Errors
-    /// The work's, and [`ErrorKind::PermissionDenied`] where these rights can't be taken on: then it was not begun.
+    /// Errors of the work, and [`ErrorKind::PermissionDenied`] if these rights can't be assumed:
+    /// then it did not start.
     pub fn run<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(account) = &self.0 else {
             return work();
@@ -168,10 +173,10 @@ impl Actor {
         work()
     }
 
-    /// The same on one of the runtime's blocking threads.
+    /// Runs work with these rights on one of the runtime's blocking threads.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Errors of [`Self::run`].
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -186,27 +191,27 @@ impl Actor {
     }
 }
 
-/// Accounts that were looked up lately.
+/// Accounts that were looked up recently.
 #[derive(Debug, Default)]
 pub struct Accounts {
     known: Mutex<HashMap<String, (Actor, Instant)>>,
 }
 
 impl Accounts {
-    /// As whom files of the account of this name are touched. Blocks where the name service is asked.
+    /// Returns the actor for the account of this name. Blocks if the name service is asked.
     ///
     /// # Errors
-    /// As [`Account::named`].
+    /// Errors of [`Account::named`].
     pub fn actor(&self, name: &str) -> Result<Actor> {
         self.known_as(name, || Account::named(name))
     }
 
-    /// The same of the account of this number. Blocks where the name service is asked.
+    /// Returns the actor for the account of this number. Blocks if the name service is asked.
     ///
     /// # Errors
-    /// As [`Account::numbered`].
+    /// Errors of [`Account::numbered`].
     pub fn numbered(&self, uid: u32) -> Result<Actor> {
-        // No name begins so.
+        // No name begins with this.
         self.known_as(&format!("#{uid}"), || Account::numbered(uid))
     }
 
@@ -228,7 +233,7 @@ impl Accounts {
     }
 }
 
-/// Rights that this thread has taken on, until this is dropped.
+/// Rights that this thread has assumed, until this is dropped.
 struct Rights {
     uid: Uid,
     gid: Gid,
@@ -240,7 +245,7 @@ impl Rights {
         let (uid, gid, groups) = (geteuid(), getegid(), getgroups()?);
         let theirs: Vec<Gid> = account.groups.iter().copied().map(Gid::from_raw).collect();
         set_thread_groups(&theirs)?;
-        // From here on what was changed is given back, also where the rest can't be.
+        // From here on every change is undone, even if the rest fails.
         let before = Self { uid, gid, groups };
         let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
         set_thread_res_gid(before.gid, gid, before.gid)?;
@@ -255,7 +260,7 @@ impl Drop for Rights {
             .and_then(|()| set_thread_res_gid(self.gid, self.gid, self.gid))
             .and_then(|()| set_thread_groups(&self.groups));
         if given_back.is_err() {
-            // Whatever came to run on this thread would act for somebody else.
+            // Later work on this thread would act for the wrong account.
             std::process::abort();
         }
     }
@@ -270,7 +275,7 @@ mod tests {
         path::Path,
     };
 
-    /// Somebody who is on every machine, and no root.
+    /// Returns an account that exists on every machine and is not root.
     fn somebody() -> Actor {
         Actor::account(Account::named("nobody").unwrap())
     }
@@ -324,7 +329,7 @@ mod tests {
         let account = Account::named("nobody").unwrap();
         assert_eq!((about.uid(), about.gid()), (account.uid, account.gid));
         assert!(geteuid().is_root() && read(&secret).is_ok());
-        // Also where the work panics.
+        // Rights are also given back if the work panics.
         let panicked =
             std::panic::catch_unwind(|| actor.run(|| -> Result<()> { panic!("it does") }));
         assert!(panicked.is_err() && geteuid().is_root());

@@ -1,14 +1,14 @@
 //! Azure Blob Storage: `azblob://container/path`, `https://ACCOUNT.blob.core.windows.net/…`.
 //!
-//! An own client rather than a general storage layer, because an unfinished upload must be continued
-//! after a crash, and bodies stream with nobody hashing them for a signature. A small blob is sent
-//! with its CRC-64/NVME, which the service checks; with its MD5 to emulators, which know no other. A
-//! large one travels in blocks whose checksums are known only when they have passed; the service
-//! answers with what it got, emulators don't.
+//! The client is our own rather than a general storage layer, for two reasons: an unfinished upload
+//! must be continued after a crash, and bodies stream without being hashed for a signature. A small
+//! blob is sent with its CRC-64/NVME, which the service checks; to emulators with its MD5, the only
+//! checksum they know. A large one travels in blocks whose checksums are known only at their end.
+//! The service answers with the checksum it computed; emulators don't.
 //!
-//! Native names: `prefix/path`. Beside the bytes a blob keeps `mtime` (RFC 3339, as rclone writes it
-//! here), `mode` (octal) and `crc64nvme`, the checksum of the whole, in its metadata. A symbolic link
-//! is a blob `NAME.rclonelink` that holds its target, an empty directory a blob `NAME/` marked
+//! Native names: `prefix/path`. A blob's metadata has `mtime` (RFC 3339, as rclone writes it here),
+//! `mode` (octal) and `crc64nvme`, the checksum of the whole. A symbolic link is a blob
+//! `NAME.rclonelink` that holds its target. An empty directory is a blob `NAME/` marked
 //! `hdi_isfolder`, as Azure's own tools mark them.
 
 mod account;
@@ -46,11 +46,10 @@ use object::{ObjectReader, entry_of};
 use page::Page;
 use upload::{Blocks, OBJECT_BYTES_MAX};
 
-/// Opens `key` in `container` with the credentials of the profile somebody chose, or of the
-/// environment.
+/// Opens `key` in `container` with the credentials of the chosen profile or of the environment.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for an unknown profile, an account or credentials that make no sense;
+/// [`ErrorKind::Invalid`] for an unknown profile, an invalid account or invalid credentials;
 /// [`ErrorKind::Unauthenticated`] without any.
 pub(crate) fn open_chosen(
     container: &str,
@@ -63,11 +62,11 @@ pub(crate) fn open_chosen(
     Ok(Objects::open(client, key, held_to))
 }
 
-/// Opens the address of a blob or container of an account: `server`, whose host
-/// [`is_address`] knows. It may hold a signature.
+/// Opens the address of a blob or container of an account: `server`, whose host [`is_address`]
+/// recognizes. It may contain a signature.
 ///
 /// # Errors
-/// As [`open_chosen`]; [`ErrorKind::Invalid`] for an address without a container.
+/// Errors of [`open_chosen`]; [`ErrorKind::Invalid`] for an address without a container.
 pub(crate) fn open_address(
     server: &Server,
     chosen: Option<&Chosen>,
@@ -100,7 +99,7 @@ fn client_of(account: Account, container: &str, reach: Reach) -> Result<AzureCli
     AzureClient::new(account, container, reach)
 }
 
-/// What it can do.
+/// Capabilities of Azure Blob Storage.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     listing_marks: true,
@@ -117,7 +116,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     directories: false,
     server_copy: true,
     conditional_writes: true,
-    // Of blobs that travel in one request. It checks CRC-64/NVME on the way, but keeps none.
+    // Only for blobs that travel in one request. The service checks CRC-64/NVME in transit, but
+    // keeps none.
     checksums: &["md5"],
     segment_size_min: SEGMENT_BYTES_MIN,
     files_at_once_max: FILES_AT_ONCE_MAX,
@@ -179,7 +179,8 @@ impl RawStore for AzureClient {
         Ok(!page.found.is_empty() || page.next.is_some())
     }
 
-    /// A signature may be that of one blob, and a blob public without its neighbours.
+    /// Returns whether a refusal may concern only listing: a signature may be valid for one blob
+    /// only, and a blob public without its neighbours.
     fn is_about_listing(refusal: &Error) -> bool {
         matches!(
             refusal.kind(),

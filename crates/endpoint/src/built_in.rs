@@ -1,17 +1,17 @@
-//! The endpoints that are part of posthaste, and what each can do: known without connecting.
+//! Built-in endpoints and their capabilities, known without connecting.
 
 use crate::{Capabilities, Location, azure, ftp, gcs, peer, posix, s3, sftp, site, webdav};
 
-/// An endpoint that is part of posthaste.
+/// Endpoint that is part of posthaste.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// How its addresses are written.
+    /// Form of its addresses.
     pub addresses: &'static str,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
 }
 
-/// All of them, each scheme once.
+/// All built-in endpoints, each scheme once.
 pub const BUILT_IN: &[BuiltIn] = &[
     built_in("PATH", posix::CAPABILITIES),
     built_in("s3://BUCKET/PREFIX", s3::CAPABILITIES),
@@ -35,7 +35,7 @@ const fn built_in(addresses: &'static str, capabilities: Capabilities) -> BuiltI
 }
 
 impl BuiltIn {
-    /// The endpoint that opens `location`; `None` where a plug-in does, or nobody.
+    /// Returns the endpoint that opens `location`; `None` if a plug-in does, or nothing.
     #[must_use]
     pub fn of(location: &Location) -> Option<&'static Self> {
         let scheme = location.scheme()?;

@@ -1,75 +1,77 @@
-//! What an endpoint can do, as data: callers branch on it and never on the protocol.
+//! Capabilities of endpoints, as data: callers branch on them and never on the protocol.
 
 pub mod rows;
 
-/// What an endpoint can do.
+/// Capabilities of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The scheme of its addresses, `file` for local paths.
+    /// Scheme of its addresses, `file` for local paths.
     pub scheme: &'static str,
-    /// Names may be any bytes but `/` and NUL; otherwise they must be UTF-8.
+    /// True if names may be any bytes but `/` and NUL; otherwise they must be UTF-8.
     pub byte_names: bool,
-    /// Names must be printable ASCII.
+    /// True if names must be printable ASCII.
     pub ascii_names: bool,
-    /// Directories can be listed.
+    /// True if directories can be listed.
     pub lists: bool,
-    /// Listings of whole trees leave marks to go on from ([`crate::Listing::mark`]).
+    /// True if listings of whole trees leave marks to continue from ([`crate::Listing::mark`]).
     pub listing_marks: bool,
-    /// Reading can start in the middle of a file; otherwise a file is one stream from its start.
+    /// True if reading can start in the middle of a file; otherwise a file is one stream from its
+    /// start.
     pub ranges: bool,
-    /// Files can be written.
+    /// True if files can be written.
     pub writes: bool,
-    /// Files can be removed.
+    /// True if files can be removed.
     pub removes: bool,
-    /// Segments of one file may be written at once and in any order; otherwise one after the
-    /// other.
+    /// True if segments of one file may be written at once and in any order; otherwise they are
+    /// written in sequence.
     pub segments_in_any_order: bool,
-    /// A large file that a killed copy left unfinished can be continued.
+    /// True if a large file that a killed copy left unfinished can be continued.
     pub resumes: bool,
-    /// A large file can be begun before its length is known.
+    /// True if a large file can be begun before its length is known.
     pub open_ended: bool,
-    /// The smallest step in which given mtimes are kept, in nanoseconds; `None` where they are not
-    /// and a file's mtime is when it was stored.
+    /// Smallest step in which given mtimes are kept, in nanoseconds; `None` if they are not kept
+    /// and a file's mtime is the time at which it was stored.
     pub mtime_step_ns: Option<u32>,
-    /// The first and the last second since 1970 that a kept mtime can have: others become the nearest of them.
+    /// First and last second since 1970 that a kept mtime can have: others become the nearest of
+    /// them.
     pub mtime_secs: [i64; 2],
-    /// A listing already tells mtimes; otherwise each file has to be asked.
+    /// True if a listing includes mtimes; otherwise each file needs a request.
     pub mtimes_listed: bool,
-    /// Permission bits are kept.
+    /// True if permission bits are kept.
     pub modes: bool,
-    /// Symbolic links are kept.
+    /// True if symbolic links are kept.
     pub links: bool,
-    /// Directories are there by themselves and have to be made before what lies in them; otherwise
-    /// they are what keys begin with.
+    /// True if directories are objects of their own and must be made before their content;
+    /// otherwise they are prefixes of keys.
     pub directories: bool,
-    /// Directories have modes and mtimes that can be set.
+    /// True if directories have modes and mtimes that can be set.
     pub directory_attributes: bool,
-    /// The server can copy among its own files.
+    /// True if the server can copy among its own files.
     pub server_copy: bool,
-    /// A write can be made to fail when the file is there already or has changed.
+    /// True if a write can be conditional: it fails if the file exists already or has changed.
     pub conditional_writes: bool,
-    /// Checksums the store computes itself, keeps and tells: `crc64nvme`, `crc32c`, `md5`.
+    /// Checksums that the store computes itself, keeps and reports: `crc64nvme`, `crc32c`, `md5`.
     pub checksums: &'static [&'static str],
-    /// Files up to this size travel in one piece; larger ones in segments.
+    /// Largest size of a file that travels in one piece; larger ones travel in segments.
     pub segment_size_min: u64,
-    /// Fewest bytes of a larger file that one request carries.
+    /// Fewest bytes of a larger file in one request.
     pub piece_bytes_min: u64,
-    /// Files at once that such servers are used to from one client.
+    /// Most files at once that such servers expect from one client.
     pub files_at_once_max: u16,
-    /// Largest file, where there is a limit, in bytes.
+    /// Largest file, if there is a limit, in bytes.
     pub file_bytes_max: Option<u64>,
-    /// Bytes of small files that travel in one request; 0 where each takes a request of its own.
+    /// Most bytes of small files in one request; 0 if each takes a request of its own.
     pub bundle_bytes_max: u64,
-    /// Small files that may be under way at once in each lane: pipelined on its connection where
-    /// the protocol can, else as further requests.
+    /// Most small files in flight at once in each lane: pipelined on its connection if the protocol
+    /// can, else as further requests.
     pub requests_ahead_max: u16,
-    /// A segment being written is kept in memory whole until the store has it.
+    /// True if a segment being written is kept whole in memory until the store has it.
     pub segments_held: bool,
 }
 
 impl Capabilities {
-    /// An endpoint of which nothing is known but that it can be read from the start: what others
-    /// add is said by naming it.
+    /// Returns the capabilities of an endpoint that can only be read from the start; others are
+    /// added by name.
     #[must_use]
     pub const fn least(scheme: &'static str) -> Self {
         Self {
@@ -104,8 +106,8 @@ impl Capabilities {
         }
     }
 
-    /// Whether the store refuses bytes that don't have the CRC-64/NVME they are sent with, and
-    /// tells it when they are read.
+    /// Returns whether the store refuses bytes that do not match the CRC-64/NVME sent with them,
+    /// and reports it when they are read.
     #[must_use]
     pub fn stores_checksum(&self) -> bool {
         self.checksums.contains(&"crc64nvme")

@@ -1,5 +1,5 @@
-//! The checksum of copies: CRC-64/NVME, which S3 stores for whole objects and which composes, so
-//! that segments copied in any order, by any lane and in several runs add up to the file's.
+//! Checksum of copies: CRC-64/NVME, which S3 stores for whole objects and which composes. So
+//! segments copied in any order, by any lane and in several runs add up to the file's checksum.
 
 mod compose;
 mod crc32c;
@@ -13,30 +13,31 @@ pub use stored::{Compared, StoredSum, StoredSummer};
 
 use compose::Field;
 
-/// CRC-64/NVME's ("NVM Express NVM Command Set Specification", 5.2.1.3.4).
+/// Field of CRC-64/NVME ("NVM Express NVM Command Set Specification", 5.2.1.3.4).
 static FIELD: Field = Field::new(0x9a6c_9329_ac4b_c9b5, 64);
 
-/// The CRC-64/NVME of some bytes.
+/// CRC-64/NVME of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Checksum(u64);
 
 impl Checksum {
-    /// The checksum of no bytes.
+    /// Checksum of no bytes.
     pub const EMPTY: Self = Self(0);
 
-    /// The checksum of `bytes`.
+    /// Computes the checksum of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes))
     }
 
-    /// The checksum of these bytes followed by `next_len` bytes whose checksum is `next`.
+    /// Returns the checksum of these bytes followed by `next_len` bytes whose checksum is `next`.
     #[must_use]
     pub fn then(self, next: Self, next_len: u64) -> Self {
         Self(FIELD.then(self.0, next.0, next_len))
     }
 
-    /// The checksum of `len` zero bytes, in O(log `len`): a hole is summed without being read.
+    /// Returns the checksum of `len` zero bytes, in O(log `len`): a hole is hashed without being
+    /// read.
     #[must_use]
     pub fn of_zeros(len: u64) -> Self {
         let mut sum = Self::EMPTY;
@@ -54,32 +55,32 @@ impl Checksum {
         sum
     }
 
-    /// As S3 writes it in `x-amz-checksum-crc64nvme`: base64 of the big-endian bytes.
+    /// Formats it like S3 in `x-amz-checksum-crc64nvme`: base64 of the big-endian bytes.
     #[must_use]
     pub fn to_base64(self) -> String {
         reqsign_core::hash::base64_encode(&self.0.to_be_bytes())
     }
 
-    /// Reads what [`Checksum::to_base64`] writes.
+    /// Parses the output of [`Checksum::to_base64`].
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
         let bytes = reqsign_core::hash::base64_decode(text).ok()?;
         Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
     }
 
-    /// The big-endian bytes.
+    /// Returns the big-endian bytes.
     #[must_use]
     pub const fn to_be_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
-    /// Reads what [`Checksum::to_be_bytes`] gives.
+    /// Reads the output of [`Checksum::to_be_bytes`].
     #[must_use]
     pub const fn from_be_bytes(bytes: [u8; 8]) -> Self {
         Self(u64::from_be_bytes(bytes))
     }
 
-    /// Reads the 16 hexadecimal digits [`fmt::Display`] writes.
+    /// Parses the 16 hexadecimal digits that [`fmt::Display`] writes.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         if text.len() != 16 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -101,7 +102,7 @@ impl fmt::Debug for Checksum {
     }
 }
 
-/// Sums bytes as they pass.
+/// Incremental checksum of bytes as they pass.
 #[derive(Debug)]
 pub struct Summer {
     digest: Digest,
@@ -126,7 +127,7 @@ impl Summer {
         self.len += bytes.len() as u64;
     }
 
-    /// Adds `len` zeros without looking at any.
+    /// Adds `len` zeros without reading any.
     pub fn add_zeros(&mut self, len: u64) {
         *self = Self {
             digest: Digest::new(CrcAlgorithm::Crc64Nvme),
@@ -135,7 +136,7 @@ impl Summer {
         };
     }
 
-    /// The checksum so far.
+    /// Returns the checksum so far.
     #[must_use]
     pub fn sum(&self) -> Checksum {
         self.sum.then(Checksum(self.digest.finalize()), self.len)

@@ -1,8 +1,8 @@
-//! The one place of this room that reads a clock.
+//! Only place in this crate that reads a clock.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Seconds since the Unix epoch.
+/// Returns the seconds since the Unix epoch.
 #[expect(clippy::disallowed_methods, reason = "this is the room's clock")]
 pub(crate) fn unix_secs() -> u64 {
     SystemTime::now()
@@ -10,7 +10,7 @@ pub(crate) fn unix_secs() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// Now, for measuring spans.
+/// Returns the current instant, for measuring spans.
 #[expect(clippy::disallowed_methods, reason = "this is the room's clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! The one place of this room that reads the environment and configuration files.
+//! Only place in this crate that reads the environment and configuration files.
 
 mod aws;
 mod azure;
@@ -26,7 +26,7 @@ pub use own::{is_secret, own_profile};
 pub use profiles::{Profile, Profiles, parse_profiles, profiles};
 pub(crate) use profiles::{Secret, TlsChoice, no_profile, profile};
 
-/// Longest configuration file read, in bytes: people write them by hand.
+/// Largest configuration file read, in bytes: people write them by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[expect(
@@ -37,7 +37,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// A variable that programs write in capitals or not.
+/// Returns a variable whose name programs write in either case.
 pub(crate) fn of_either_case(name: &str) -> Option<String> {
     variable(name).or_else(|| variable(&name.to_ascii_lowercase()))
 }
@@ -50,7 +50,7 @@ pub(crate) fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
 }
 
-/// All variables that say something.
+/// Returns all variables that are not empty.
 pub(crate) fn variables() -> HashMap<String, String> {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let text = (name.into_string().ok()?, value.into_string().ok()?);
@@ -59,7 +59,7 @@ pub(crate) fn variables() -> HashMap<String, String> {
     variables.collect()
 }
 
-/// A folder of the XDG base directory specification, which wants absolute paths.
+/// Returns a folder of the XDG base directory specification, which requires absolute paths.
 fn folder(name: &str, below_home: &str) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)
@@ -67,7 +67,8 @@ fn folder(name: &str, below_home: &str) -> Option<PathBuf> {
         .or_else(|| Some(home()?.join(below_home)))
 }
 
-/// Where a configuration file may lie: the user's folder, then those of the whole machine.
+/// Returns the possible places of a configuration file: the user's folder, then those of the whole
+/// machine.
 pub(crate) fn configuration_files(name: &str) -> Vec<PathBuf> {
     let system = variable("XDG_CONFIG_DIRS").unwrap_or_else(|| "/etc/xdg".to_owned());
     folder("XDG_CONFIG_HOME", ".config")
@@ -77,16 +78,16 @@ pub(crate) fn configuration_files(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where programs are looked for.
+/// Returns the folders in which programs are searched.
 pub(crate) fn search_path() -> Vec<PathBuf> {
     let path = variable("PATH").unwrap_or_default();
-    // A relative folder would make it depend on where one stands which program is run.
+    // A relative folder would make the program depend on the current directory.
     std::env::split_paths(&path)
         .filter(|folder| folder.is_absolute())
         .collect()
 }
 
-/// Where records of unfinished copies to remote stores are kept.
+/// Returns the folder for records of unfinished copies to remote stores.
 pub(crate) fn state_folder() -> PathBuf {
     static PRIVATE: OnceLock<PathBuf> = OnceLock::new();
     let private = || PRIVATE.get_or_init(|| private_folder(&std::env::temp_dir()));
@@ -95,23 +96,24 @@ pub(crate) fn state_folder() -> PathBuf {
         .join("posthaste/unfinished")
 }
 
-/// A folder below a shared one that nobody else can write or read: of our name, where that is ours; else one that nobody could
-/// foresee, so that others can neither plant records nor keep us from writing any.
+/// Returns a folder below a shared one that nobody else can write or read. It has our name if that
+/// is ours; else an unpredictable one, so that others can neither plant records nor keep us from
+/// writing any.
 fn private_folder(below: &Path) -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
     let usual = below.join(format!("posthaste-{uid}"));
     if is_private(&usual, uid) {
         return usual;
     }
-    // Where it can't be made, whoever writes into it says so.
+    // If it can't be made, the first write into it fails.
     let other = below.join(format!("posthaste-{uid}-{}", new_word()));
     let _ = is_private(&other, uid);
     other
 }
 
-/// Makes a folder where there is none; whether it is a folder of this user's that nobody else may enter.
+/// Makes a folder if there is none; returns whether it is this user's and nobody else may enter it.
 fn is_private(path: &Path, uid: u32) -> bool {
-    // What is there already is looked at like what was made.
+    // An existing folder is examined like a new one.
     let _ = fs::DirBuilder::new().mode(0o700).create(path);
     fs::symlink_metadata(path)
         .is_ok_and(|about| about.is_dir() && about.uid() == uid && about.mode() & 0o077 == 0)
@@ -126,7 +128,7 @@ pub(crate) fn read_small_file(path: impl AsRef<Path>) -> std::io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Fails where others than its owner may read a file that holds a secret.
+/// Fails if others than its owner may read a file that holds a secret.
 pub(crate) fn refuse_open_to_others(
     operation: &'static str,
     path: &Path,

@@ -1,24 +1,24 @@
-//! How objects are cut into segments.
+//! Division of objects into segments.
 
-/// Objects up to this size travel in one request; larger ones in segments of this size or more.
+/// Largest object that travels in one request; larger ones travel in segments of this size or more.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 8 << 20;
 
-/// Segments grow with the object up to this size while their number allows it: fewer requests,
-/// and still little to send again after a crash.
+/// Size up to which segments grow with the object while their number allows it: fewer requests, and
+/// still little to send again after a crash.
 const SEGMENT_BYTES_COMFORTABLE: u64 = 16 << 20;
 
-/// What a store takes.
+/// Limits of a store.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    /// Segments of one object.
+    /// Most segments of one object.
     pub segments_max: u64,
-    /// The segments of an object of unknown length: steps of so many segments of so many MiB. Small
-    /// at first, as most such objects are and several have to be in memory at once. As many as
-    /// `segments_max`; two of the largest have to fit in memory.
+    /// Segments of an object of unknown length: steps of so many segments of so many MiB. They are
+    /// small at first, since most such objects are small and several must be in memory at once.
+    /// Their number is `segments_max`; two of the largest must fit in memory.
     pub growth: &'static [(u64, u64)],
 }
 
-/// How an object is cut.
+/// Division of an object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cut {
     Even { size: u64, segment: u64 },
@@ -26,7 +26,7 @@ pub(crate) enum Cut {
 }
 
 impl Cut {
-    /// How an object of `size` bytes is cut.
+    /// Returns the division of an object of `size` bytes.
     pub(crate) fn even(size: u64, limits: &Limits) -> Self {
         const MEBI: u64 = 1 << 20;
         let comfortable = (size / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_COMFORTABLE);
@@ -36,7 +36,7 @@ impl Cut {
         Self::Even { size, segment }
     }
 
-    /// Where segment `index` starts.
+    /// Returns the start of segment `index`.
     pub(crate) fn start(self, index: u64) -> u64 {
         match self {
             Self::Even { segment, .. } => index.saturating_mul(segment),
@@ -60,12 +60,12 @@ impl Cut {
         }
     }
 
-    /// Whether segment `index` may be `len` bytes long.
+    /// Returns whether segment `index` may be `len` bytes long.
     pub(crate) fn allows(self, index: u64, len: u64) -> bool {
         let (start, next) = (self.start(index), self.start(index.saturating_add(1)));
         match self {
             Self::Even { size, .. } => len > 0 && len == size.min(next).saturating_sub(start),
-            // Only the last is shorter, and which one is the last is not known here.
+            // Only the last is shorter, and which one is the last is unknown here.
             Self::Growing(_) => len > 0 && len <= next - start,
         }
     }

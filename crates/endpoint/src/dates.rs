@@ -1,10 +1,10 @@
-//! Moments as protocols write them, in UTC.
+//! Dates and times in the forms of protocols, in UTC.
 
 use crate::FileTime;
 
 const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
-/// Reads an HTTP date (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses an HTTP date (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) fn parse_http(text: &str) -> Option<FileTime> {
     let mut words = text.split_once(", ")?.1.split([' ', ':']);
     let day = words.next()?.parse().ok()?;
@@ -17,7 +17,7 @@ pub(crate) fn parse_http(text: &str) -> Option<FileTime> {
     moment([year, month, day], clock, 0)
 }
 
-/// Writes an HTTP date.
+/// Formats an HTTP date.
 pub(crate) fn show_http(time: FileTime) -> String {
     let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
     let [year, month, day] = civil_from_days(days);
@@ -30,7 +30,7 @@ pub(crate) fn show_http(time: FileTime) -> String {
     format!("{weekday}, {day:02} {name} {year} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// Reads a moment of RFC 3339: `2009-10-12T17:50:30.25Z`, `2009-10-12T19:50:30+02:00`.
+/// Parses a time of RFC 3339: `2009-10-12T17:50:30.25Z`, `2009-10-12T19:50:30+02:00`.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<FileTime> {
     let (day, rest) = text.split_once('T')?;
     let cut = rest.find(['Z', '+', '-'])?;
@@ -51,7 +51,7 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<FileTime> {
     })
 }
 
-/// Writes what [`parse_rfc3339`] reads, with nanoseconds; `None` outside the years that have four
+/// Formats a time for [`parse_rfc3339`], with nanoseconds; `None` outside the years that have four
 /// digits.
 pub(crate) fn show_rfc3339(time: FileTime) -> Option<String> {
     let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
@@ -63,7 +63,7 @@ pub(crate) fn show_rfc3339(time: FileTime) -> Option<String> {
     })
 }
 
-/// How far a time zone is east of UTC: `Z`, `+02:00`.
+/// Returns the seconds by which a time zone is east of UTC: `Z`, `+02:00`.
 fn offset_secs(zone: &str) -> Option<i64> {
     if zone == "Z" {
         return Some(0);
@@ -74,7 +74,7 @@ fn offset_secs(zone: &str) -> Option<i64> {
     in_range.then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-/// As many numbers as there are between `mark`s.
+/// Parses the numbers between `mark`s.
 fn numbers<const COUNT: usize>(text: &str, mark: char) -> Option<[i64; COUNT]> {
     let mut words = text.split(mark);
     let mut numbers = [0; COUNT];
@@ -84,14 +84,14 @@ fn numbers<const COUNT: usize>(text: &str, mark: char) -> Option<[i64; COUNT]> {
     words.next().is_none().then_some(numbers)
 }
 
-/// The month an English abbreviation names, from 1.
+/// Returns the month that an English abbreviation names, from 1.
 pub(crate) fn month_of(name: &str) -> Option<i64> {
     let place = MONTHS.find(name).filter(|_| name.len() == 3)?;
     (place % 3 == 0).then_some(i64::try_from(place / 3 + 1).ok()?)
 }
 
-/// The moment of a date and a time of day. Years have four digits, as in every form it is written
-/// in: more would be nonsense that overflows.
+/// Returns the time of a date and a time of day. Years have four digits, as in every such form:
+/// more would overflow.
 pub(crate) fn moment(date: [i64; 3], clock: [i64; 3], nanos: u32) -> Option<FileTime> {
     let [year, month, day] = date;
     let in_range =
@@ -104,7 +104,7 @@ pub(crate) fn moment(date: [i64; 3], clock: [i64; 3], nanos: u32) -> Option<File
     })
 }
 
-/// Days since 1970 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// Returns the days since 1970 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 fn days_from_civil([year, month, day]: [i64; 3]) -> i64 {
     let (y, m) = if month > 2 {
         (year, month - 3)
@@ -117,7 +117,7 @@ fn days_from_civil([year, month, day]: [i64; 3]) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// The date of a day since 1970, by the same source.
+/// Returns the date of a day since 1970, by the same source.
 pub(crate) fn civil_from_days(days: i64) -> [i64; 3] {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(parse_http("Sun, 06 Nuv 1994 08:49:37 GMT"), None);
         assert_eq!(parse_http("Sun, 06 anF 1994 08:49:37 GMT"), None);
         assert_eq!(parse_http("Sun, 06 Nov 1994 25:49:37 GMT"), None);
-        // Years that overflow what they are counted in.
+        // Years that overflow their counter.
         assert_eq!(parse_http("Sun, 06 Nov 9999999999999 08:49:37 GMT"), None);
         assert_eq!(parse_http("Sun, 06 Nov -1 08:49:37 GMT"), None);
     }

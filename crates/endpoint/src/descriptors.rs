@@ -1,11 +1,12 @@
-//! How many files and connections this process may have open.
+//! Limits on the files and connections that this process may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Counted on where the system sets no limit.
+/// Number assumed if the system sets no limit.
 const WITHOUT_LIMIT: u64 = 1 << 20;
 
-/// Lets this process open as many as it may: a thousand depots take more than most systems let by themselves.
+/// Raises this process's limit as far as allowed: a thousand depots need more than most systems'
+/// default.
 pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -13,12 +14,12 @@ pub fn raise_descriptors() {
         maximum: limit.maximum,
     };
     if limit.current != limit.maximum {
-        // Where that fails it goes on with what it has.
+        // A failure leaves the present limit.
         let _ = setrlimit(Resource::Nofile, raised);
     }
 }
 
-/// Returns how many this process may have open.
+/// Returns the number of descriptors that this process may have open.
 #[must_use]
 pub fn descriptors_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(WITHOUT_LIMIT)

@@ -1,4 +1,4 @@
-//! Connects to HTTP servers, and learns on the way how far they are.
+//! Connections to HTTP servers, with a measurement of their distance.
 
 use std::{
     future::Future,
@@ -30,13 +30,13 @@ use crate::{
     reach::Reach,
 };
 
-/// Longest to wait for a connection, over all addresses of a host.
+/// Timeout of a connection, over all addresses of a host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
-/// Makes connections. Clones share what they learn.
+/// Maker of connections. Clones share what they learn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dialler {
-    /// The quickest connection in microseconds: one time there and back; 0 before the first.
+    /// Quickest connection in microseconds: one round trip; 0 before the first.
     quickest_us: Arc<AtomicU64>,
     fleet: Arc<Fleet>,
     proxies: Proxies,
@@ -44,15 +44,15 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    /// One that goes through the proxies that the environment names.
+    /// Creates one that uses the proxies of the environment.
     ///
     /// # Errors
-    /// As [`Proxies::of_environment`].
+    /// Errors of [`Proxies::of_environment`].
     pub(crate) fn new() -> Result<Self> {
         Ok(Self::through(Proxies::of_environment()?))
     }
 
-    /// One that goes through these.
+    /// Creates one that uses these proxies.
     pub(crate) fn through(proxies: Proxies) -> Self {
         Self {
             proxies,
@@ -79,7 +79,7 @@ impl Dialler {
         }
     }
 
-    /// The way to the server and back, once something connected.
+    /// Returns the round trip time to the server, once something connected.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         let quickest_us = self.quickest_us.load(Relaxed);
         (quickest_us > 0).then(|| Duration::from_micros(quickest_us))
@@ -88,7 +88,7 @@ impl Dialler {
     fn learn(&self, took: Duration) {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         let quicker = |known| (known == 0 || took_us < known).then_some(took_us);
-        // Somebody who was quicker still is no error.
+        // A concurrent quicker measurement is no error.
         let _ = self.quickest_us.fetch_update(Relaxed, Relaxed, quicker);
     }
 

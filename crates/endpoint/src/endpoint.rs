@@ -1,4 +1,4 @@
-//! The one shape of all storage: list, read ranges, write whole files, continue unfinished ones.
+//! Common interface of all storage: list, read ranges, write whole files, continue unfinished ones.
 //!
 //! Abilities of an endpoint are data ([`Capabilities`]); copy branches on them and never on the
 //! protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the empty
@@ -30,30 +30,30 @@ pub use crate::{
 /// `async fn` again in every crate that awaits it.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The bytes of one range, in order.
+/// Bytes of one range, in order.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
 /// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Bytes.
+    /// File of bytes.
     File,
-    /// A directory, or a prefix that has keys below it.
+    /// Directory, or prefix that has keys below it.
     Directory,
-    /// A symbolic link.
+    /// Symbolic link.
     Link,
-    /// A socket, pipe or device: nothing to copy.
+    /// Socket, pipe or device: nothing to copy.
     Special,
 }
 
 /// Facts of an endpoint about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The last component; empty for the root.
+    /// Last component; empty for the root.
     pub name: Vec<u8>,
     /// Kind of the entry.
     pub kind: Kind,
-    /// Bytes of a file.
+    /// Size of a file in bytes.
     pub size: u64,
     /// Last change of its content, if a listing reports it.
     pub mtime: Option<FileTime>,
@@ -82,27 +82,27 @@ impl Entry {
     }
 }
 
-/// A small file, read whole.
+/// Small file, read whole.
 #[derive(Debug)]
 pub struct Whole {
     /// Entry as it was when read.
     pub entry: Entry,
-    /// Its bytes, in order.
+    /// Bytes, in order.
     pub data: Vec<Bytes>,
     /// Their checksum, compared with the store's own if it has one.
     pub checksum: Checksum,
 }
 
-/// A small file on its way, whole in memory.
+/// Small file being sent, whole in memory.
 #[derive(Debug)]
 pub struct Parcel {
     /// Destination path.
     pub path: Vec<u8>,
     /// Attributes to keep.
     pub spec: FileSpec,
-    /// Its bytes, in order.
+    /// Bytes, in order.
     pub data: Vec<Bytes>,
-    /// Their checksum.
+    /// Checksum of the bytes.
     pub sum: Checksum,
 }
 
@@ -114,7 +114,7 @@ pub struct LentSegment {
     pub token: String,
     /// Index of the segment.
     pub index: u64,
-    /// Its bytes.
+    /// Range of its bytes.
     pub range: Range<u64>,
 }
 
@@ -127,7 +127,7 @@ pub enum Condition {
     Version(Box<str>),
 }
 
-/// A directory being listed.
+/// Directory being listed.
 pub trait Listing: Send {
     /// Returns the next entries in no particular order; empty at the end. The endpoint bounds their
     /// number. After a temporary error the call may be repeated, and fails again if the listing
@@ -147,7 +147,7 @@ pub trait Listing: Send {
     }
 }
 
-/// A file open for ranged reads.
+/// File open for range reads.
 pub trait Reader: Send + Sync {
     /// Returns the entry as it was when opened.
     fn entry(&self) -> &Entry;
@@ -164,9 +164,9 @@ pub trait Reader: Send + Sync {
     fn confirm(&self) -> Boxed<'_, Result<()>>;
 }
 
-/// A large file being written in segments, visible under its final name only after `finish`.
+/// Large file being written in segments, visible under its final name only after `finish`.
 pub trait Writer: Send + Sync {
-    /// Bytes of each segment but the last.
+    /// Returns the bytes of each segment but the last.
     fn segment_size(&self) -> u64;
     /// Returns the segments an earlier run stored, checked again if that is cheaper than sending
     /// them again.
@@ -245,7 +245,7 @@ pub trait Writer: Send + Sync {
     }
 }
 
-/// A protocol, a root and the credentials to reach it.
+/// Protocol, root and the credentials to reach it.
 pub trait Endpoint: Send + Sync {
     /// Returns the capabilities.
     fn capabilities(&self) -> Capabilities;
@@ -256,9 +256,9 @@ pub trait Endpoint: Send + Sync {
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>>;
     /// Starts to list the directory at `path`.
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>>;
-    /// Reads a file of at most [`Capabilities::segment_size_min`] bytes whole and unchanged.
+    /// Reads a whole, unchanged file of at most [`Capabilities::segment_size_min`] bytes.
     fn get<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Whole>>;
-    /// Opens a file for ranged reads.
+    /// Opens a file for range reads.
     fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>>;
     /// Returns the target of the symbolic link at `path`.
     fn read_link<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>>;
@@ -270,14 +270,14 @@ pub trait Endpoint: Send + Sync {
     /// not repeated for each file.
     ///
     /// # Errors
-    /// [`Endpoint::read_only`].
+    /// Error of [`Endpoint::read_only`].
     fn check_writes(&self) -> Result<()> {
         if self.capabilities().writes {
             return Ok(());
         }
         Err(self.read_only(b""))
     }
-    /// Stores a small file under its final name, all or nothing, and checks it is held.
+    /// Stores a small file under its final name, atomically, and checks that it is held.
     fn put<'a>(
         &'a self,
         path: &'a [u8],
@@ -287,7 +287,7 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Starts a large file or continues it.
+    /// Starts or continues a large file.
     fn create<'a>(
         &'a self,
         path: &'a [u8],
@@ -330,7 +330,7 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<(Checksum, String)>> {
         Box::pin(async move { Err(unsupported("write beside another", self.show(path))) })
     }
-    /// Makes a symbolic link, replacing one that is there.
+    /// Makes a symbolic link, replacing an existing one.
     fn make_link<'a>(
         &'a self,
         path: &'a [u8],
@@ -347,8 +347,8 @@ pub trait Endpoint: Send + Sync {
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Gives a directory its final attributes. `empty` directories of stores that only know
-    /// prefixes leave a marker.
+    /// Gives a directory its final attributes. Stores that only know prefixes leave a marker for
+    /// `empty` directories.
     fn seal_directory<'a>(
         &'a self,
         path: &'a [u8],
@@ -426,8 +426,8 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Stores a small file as [`Endpoint::put`] does, but only while `condition` holds, which the
-    /// server checks in the same step; fails with [`ErrorKind::Conflict`] when it does not.
+    /// Stores a small file like [`Endpoint::put`], but only while `condition` holds, which the
+    /// server checks atomically; fails with [`ErrorKind::Conflict`] if it does not.
     fn put_if<'a>(
         &'a self,
         path: &'a [u8],
@@ -439,7 +439,7 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move { Err(unsupported("write on a condition to", self.show(path))) })
     }
 
-    /// Removes the file or link at `path`; nothing there is no error.
+    /// Removes the file or link at `path`; a missing one is no error.
     fn remove<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(unsupported("remove", self.show(path))) })
     }
@@ -506,7 +506,7 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async {})
     }
 
-    /// Lets the server copy its file `from` to `path`, all or nothing.
+    /// Makes the server copy its file `from` to `path`, atomically.
     fn copy_within<'a>(
         &'a self,
         _from: &'a [u8],

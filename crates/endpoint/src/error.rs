@@ -10,29 +10,29 @@ use crate::sealed::shown_sealed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The path, object or bucket isn't there.
+    /// Missing path, object or bucket.
     NotFound,
-    /// The other side knows us and says no.
+    /// Refused by the other side, although it knows us.
     PermissionDenied,
-    /// The other side does not accept our credentials, or its key is not the one pinned.
+    /// Credentials not accepted, or a key that is not the pinned one.
     Unauthenticated,
-    /// No space, or the capacity lent is used up.
+    /// No space left, or the lent capacity used up.
     Full,
-    /// The bytes do not have the digest they should have.
+    /// Bytes that do not match their digest.
     Corrupt,
-    /// The source changed while it was read.
+    /// Source changed while it was read.
     Changed,
-    /// Something is in the way at the destination, or a lock is held.
+    /// Destination occupied, or a lock held.
     Conflict,
     /// The request makes no sense: a bad URL, an unknown scheme, a malformed request.
     Invalid,
-    /// This endpoint can't do that.
+    /// Not supported by this endpoint.
     Unsupported,
-    /// No connection, or it broke.
+    /// No connection, or a broken one.
     Unreachable,
-    /// Nothing moved for too long.
+    /// No progress for too long.
     TimedOut,
-    /// The other side asks us to come back later.
+    /// Request of the other side to come back later.
     Busy,
     /// Stopped on request.
     Cancelled,
@@ -54,15 +54,15 @@ pub enum Status {
 pub enum Locus {
     /// End that bytes come from.
     Source,
-    /// Between the two ends.
+    /// Network between the two ends.
     Network,
     /// End that bytes go to.
     Destination,
-    /// Here: configuration, arguments, our own code.
+    /// Client: configuration, arguments, our own code.
     Client,
 }
 
-/// An error of the hands.
+/// Error of the crates that act.
 ///
 /// Shown as one line: `can't OPERATION SUBJECT: cause (hint)`.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub struct Error {
     context: Vec<(&'static str, String)>,
     cause: Option<Box<dyn error::Error + Send + Sync>>,
     hint: Option<String>,
-    /// Milliseconds; small, because every result of the hands has room for an error.
+    /// Pause in milliseconds; small, because every result has room for an error.
     retry_after_ms: Option<NonZeroU32>,
 }
 
@@ -176,7 +176,7 @@ impl Error {
         self
     }
 
-    /// Adds the error underneath.
+    /// Adds the underlying error.
     #[must_use]
     pub fn cause(mut self, cause: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
         self.cause = Some(cause.into());

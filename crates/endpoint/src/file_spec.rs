@@ -7,11 +7,11 @@ use crate::FileTime;
 /// Attributes that a destination is to keep of a file beside its bytes, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Kept at the destination.
+    /// Modification time, kept at the destination.
     pub mtime: Option<FileTime>,
-    /// Kept at the destination: permission bits.
+    /// Permission bits, kept at the destination.
     pub mode: Option<u32>,
     /// The source's full address. With size, mtime and version it identifies the source of an
     /// unfinished copy.

@@ -1,8 +1,8 @@
-//! Moments of file systems.
+//! Times of file systems.
 
 use std::{cmp::Ordering, fmt};
 
-/// A moment of a file system: whole seconds since the Unix epoch and nanoseconds after them.
+/// Time of a file system: whole seconds since the Unix epoch and nanoseconds after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileTime {
     /// Seconds; negative before 1970.

@@ -54,7 +54,7 @@ pub(crate) use session::try_lines;
 use transfer::{FtpReader, is_same};
 use writer::FtpWriter;
 
-/// Files up to this size are written whole.
+/// Largest file that is written whole.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
 
 /// Port of `ftp://`, and of `ftps://` with AUTH TLS.
@@ -71,7 +71,7 @@ pub struct Ftp {
 }
 
 impl Ftp {
-    /// Logs in at `server` with the credentials of the profile chosen, of `~/.netrc`, or as
+    /// Logs in at `server` with the credentials of the chosen profile, of `~/.netrc`, or as
     /// `anonymous`.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     modes: true,
     directory_attributes: true,
     segment_size_min: SMALL_BYTES_MAX,
-    // Further sessions: few lanes have something to do on each.
+    // Further sessions: few lanes have work for each.
     requests_ahead_max: 4,
     segments_held: false,
     ..Capabilities::least("ftp")

@@ -1,9 +1,10 @@
 //! Google Cloud Storage, `gs://bucket/prefix`, by its JSON API.
 //!
-//! Native names: `prefix/path`. The store keeps a CRC-32C of every object and refuses what does not
-//! have the one it was sent with; it is computed in the same pass as ours. A large file is written
-//! as hidden components that the store composes (`upload`), not by a resumable session: a session is
-//! one stream, and its address is a secret. Symbolic links and empty directories are kept as in S3.
+//! Native names: `prefix/path`. The store keeps a CRC-32C of every object and refuses bytes that do
+//! not match the one sent with them; it is computed in the same pass as ours. A large file is
+//! written as hidden components that the store composes (`upload`), not by a resumable session: a
+//! session is one stream, and its address is a secret. Symbolic links and empty directories are
+//! kept as in S3.
 
 mod client;
 mod credentials;
@@ -38,17 +39,16 @@ use object::GcsReader;
 use resource::{FIELDS, Resource, Rewrite, kept_of};
 use upload::Components;
 
-/// The largest object: 5 TiB ("Cloud Storage quotas & limits").
+/// Largest object: 5 TiB ("Cloud Storage quotas & limits").
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
 
-/// The longest name of an object, in bytes ("About Cloud Storage objects").
+/// Longest name of an object, in bytes ("About Cloud Storage objects").
 const KEY_BYTES_MAX: usize = 1024;
 
-/// Requests for one copy on the server: each copies gigabytes.
+/// Most requests for one copy on the server: each copies gigabytes.
 const REWRITES_MAX: usize = 10_000;
 
-/// Opens `key` in `bucket` with the credentials of the profile somebody chose, or of the
-/// environment.
+/// Opens `key` in `bucket` with the credentials of the chosen profile or of the environment.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an unknown profile, a malformed store address or key file.
@@ -66,7 +66,7 @@ pub(crate) fn open_chosen(
     Ok(Objects::open(client, key, held_to))
 }
 
-/// What it can do.
+/// Capabilities of Google Cloud Storage.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     listing_marks: true,
@@ -140,7 +140,8 @@ impl RawStore for GcsClient {
         self.has_below(prefix).await
     }
 
-    /// Reading and writing are rights of their own, and an object may be public without its neighbours.
+    /// Returns whether a refusal may concern only listing: reading and writing have permissions of
+    /// their own, and an object may be public without its neighbours.
     fn is_about_listing(refusal: &Error) -> bool {
         matches!(
             refusal.kind(),

@@ -42,7 +42,7 @@ impl KeptFile {
     /// Reads the last written content; `None` if none was ever written. Blocking.
     ///
     /// # Errors
-    /// The operating system's; [`ErrorKind::Invalid`] when it makes no sense.
+    /// The operating system's errors; [`ErrorKind::Invalid`] for an invalid file.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let shown = || self.path.display().to_string();
         let failed = |cause| Error::io(self.operation, shown(), cause);
@@ -78,7 +78,7 @@ impl KeptFile {
     /// the machine. Blocking.
     ///
     /// # Errors
-    /// The operating system's; what was written before is still there.
+    /// The operating system's errors; the previous state is still there.
     pub fn write(&self, kept: &impl Serialize) -> io::Result<()> {
         let version = self.version;
         let text = serde_json::to_vec(&Versioned { version, kept })?;

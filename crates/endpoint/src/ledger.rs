@@ -1,8 +1,8 @@
-//! The record of an unfinished copy: which segments the destination holds, with their checksums.
+//! Records of unfinished copies: the segments that the destination holds, with their checksums.
 //!
-//! A text file that is only appended to. A line torn by a crash is ignored, as is everything after
-//! it; a ledger whose first line names another identity is of another copy. Losing a ledger costs
-//! sending again, never correctness.
+//! A ledger is a text file that is only appended to. A line torn by a crash is ignored, as is
+//! everything after it; a ledger whose first line names another identity belongs to another copy.
+//! Losing a ledger costs sending again, never correctness.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,7 +18,7 @@ use crate::Checksum;
 
 const MAGIC: &str = "posthaste-progress-1";
 
-/// Longest ledger read, in bytes: 10^6 segments of 80 bytes. More is not ours.
+/// Longest ledger read, in bytes: 10^6 segments of 80 bytes. A longer one is not ours.
 const LEDGER_BYTES_MAX: u64 = 80_000_000;
 
 /// Longest receipt of a store that is noted.
@@ -35,7 +35,7 @@ pub(crate) struct Head {
     pub token: String,
 }
 
-/// A segment the destination holds.
+/// Segment that the destination holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub index: u64,
@@ -52,7 +52,7 @@ impl Kept {
     }
 }
 
-/// An open ledger.
+/// Open ledger.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     path: PathBuf,
@@ -60,7 +60,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Reads the ledger at `path`; `None` when there is none that can be read.
+    /// Reads the ledger at `path`; `None` if there is none that can be read.
     pub(crate) fn load(path: &Path) -> Option<(Head, Vec<Kept>)> {
         let file = File::open(path).ok()?;
         let mut lines = BufReader::new(file.take(LEDGER_BYTES_MAX)).lines();
@@ -152,7 +152,7 @@ impl Ledger {
         file.sync_data()
     }
 
-    /// Removes the ledger: its copy is whole or given up.
+    /// Removes the ledger: its copy is complete or given up.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }

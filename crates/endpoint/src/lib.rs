@@ -1,4 +1,4 @@
-//! The hands: one shape over local files, S3, SFTP, plug-ins and relays.
+//! Endpoints: one interface over local files, S3, SFTP, plug-ins and relays.
 
 extern crate alloc;
 

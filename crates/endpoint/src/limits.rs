@@ -1,4 +1,4 @@
-//! The caps of a profile, enforced: requests at once, requests a second, bytes a second.
+//! Enforcement of a profile's caps: requests at once, requests per second, bytes per second.
 //!
 //! [`Limits`] are shared by every endpoint that is opened with a profile, both ends of a copy
 //! included. They may change while requests are under way. [`Limited`] holds any endpoint to them:
@@ -35,15 +35,15 @@ use crate::{Result, config::Profile, endpoint::ByteStream};
 /// Requests at once if no cap is set: more than there ever are.
 const NO_CAP: usize = 1 << 24;
 
-/// Most bytes that wait for the rate together: streams take turns of this size.
+/// Most bytes that wait for the rate together: streams alternate in pieces of this size.
 const TURN_BYTES: u64 = 128 << 10;
 
 /// Caps of a profile; `None` is no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caps {
-    /// Most requests under way at once.
+    /// Most requests in progress at once.
     pub connections_max: Option<NonZeroU32>,
-    /// Most bytes a second, in both directions together.
+    /// Most bytes per second, in both directions together.
     pub rate_max: Option<ByteRate>,
     /// Most requests begun in a second.
     pub requests_per_s_max: Option<NonZeroU32>,
@@ -59,7 +59,7 @@ impl Caps {
     }
 }
 
-/// Caps at work. Clones are the same caps.
+/// Caps in force. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Limits {
     state: Arc<State>,
@@ -72,9 +72,9 @@ struct State {
     /// Rate of starts, in requests rather than bytes.
     starts: Throttle,
     rate: Throttle,
-    /// The caps were changed.
+    /// Notification of changed caps.
     changed: Notify,
-    /// Endpoints that are held to these caps.
+    /// Number of endpoints under these caps.
     ends: AtomicUsize,
 }
 
@@ -127,7 +127,7 @@ impl Limits {
         *caps.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one more request may begin. It has ended when the pass is dropped.
+    /// Waits until one more request may begin. It ends when the pass is dropped.
     pub(crate) async fn enter(&self) -> Pass {
         let _waiting = Excuse::current().wait();
         let pass = self.state.places.pass().await;
@@ -151,7 +151,7 @@ impl Limits {
     async fn enter_with(&self, body: ByteStream, bytes: u64) -> Result<(Pass, ByteStream)> {
         let mut changed = pin!(self.state.changed.notified());
         loop {
-            // Heard from here on, so that no change falls between the look and the wait.
+            // Registered here, so that no change falls between the check and the wait.
             changed.as_mut().enable();
             if self.takes_bodies_whole() {
                 let body = file::taken_in(body, bytes).await?;
@@ -171,7 +171,7 @@ impl Limits {
     }
 }
 
-/// The limits of profiles in use, by their names.
+/// Limits of profiles in use, by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     by_profile: Arc<Mutex<BTreeMap<String, Limits>>>,
@@ -192,8 +192,8 @@ impl Registry {
         limits
     }
 
-    /// Gives all limits the caps that `look_up` finds for their profiles now. A profile that is
-    /// gone has none.
+    /// Gives all limits the caps that `look_up` finds for their profiles now. A removed profile has
+    /// none.
     pub(crate) fn renew(&self, look_up: impl Fn(&str) -> Result<Option<Profile>>) -> Result<()> {
         let known = self.by_profile.lock();
         for (name, limits) in known.unwrap_or_else(PoisonError::into_inner).iter() {
@@ -224,7 +224,7 @@ mod tests {
     async fn a_cap_set_while_a_write_looks_leaves_no_stream_waiting_for_another() {
         let limits = Limits::new(Caps::default());
         limits.state.ends.store(2, Relaxed);
-        // The stream that is read has the only place there will be, until its last byte.
+        // The stream being read holds the only place until its last byte.
         let place = limits.enter().await;
         let body = stream::once(async move {
             drop(place);

@@ -46,7 +46,7 @@ const BULK_BYTES: usize = 384 << 10;
 /// small files.
 const UNTOLD_BULK_BYTES: usize = 4 << 20;
 
-/// The kernel is asked about a connection every so many bytes.
+/// Bytes between two queries of the kernel about a connection.
 const ASK_EVERY_BYTES: usize = 64 << 10;
 
 /// Connections that share a path.
@@ -126,7 +126,7 @@ struct Far {
     is_sending: bool,
     /// Bytes since the last answer.
     sent: usize,
-    /// Bytes since the kernel was asked.
+    /// Bytes since the last query of the kernel.
     unasked: usize,
     /// Kernel's last answer.
     health: Health,
@@ -134,7 +134,7 @@ struct Far {
     thinned: u64,
 }
 
-/// A connection.
+/// TCP connection.
 #[derive(Debug)]
 pub struct Line {
     stream: TcpStream,

@@ -18,7 +18,8 @@ use tokio::{
 
 use crate::descriptors_max;
 
-/// Guests may have one in so many descriptors, within these bounds; twice as many for a moment.
+/// Share of the descriptors that guests may have, one in so many, within these bounds; twice as
+/// many for a moment.
 const GUESTS_SHARE: u64 = 8;
 const GUESTS_MIN: usize = 16;
 const GUESTS_MAX: usize = 512;
@@ -73,7 +74,7 @@ impl Default for Lobby {
 }
 
 impl Lobby {
-    /// The most descriptors that guests of any lobby take.
+    /// Most descriptors that guests of any lobby use.
     pub const DESCRIPTORS_MAX: usize = 2 * GUESTS_MAX;
 
     /// Accepts the next connection, to be given to [`Self::add`] with its server. Dropping the
@@ -85,7 +86,7 @@ impl Lobby {
                 let host = from.ip().to_canonical();
                 return (stream, Guest { host, is_in });
             }
-            // No descriptor is left, perhaps.
+            // Perhaps no descriptor is left.
             self.close_one();
             sleep(ACCEPT_PAUSE).await;
         }

@@ -16,44 +16,44 @@ use crate::{Error, ErrorKind, Result};
 /// Location of a source or destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A path on this machine.
+    /// Path on this machine.
     Local(PathBuf),
-    /// A bucket and a key or prefix in it, without slashes at either end.
+    /// Bucket and a key or prefix in it, without slashes at either end.
     S3 {
         /// The bucket.
         bucket: String,
         /// The key; empty for the whole bucket.
         key: String,
     },
-    /// A path on a host that runs an SSH server.
+    /// Path on a host that runs an SSH server.
     Sftp {
         /// The user, if not `ssh`'s default.
         user: Option<String>,
-        /// The host, or its alias in `ssh_config`.
+        /// Host, or its alias in `ssh_config`.
         host: String,
         /// The port, if not `ssh`'s default.
         port: Option<u16>,
-        /// Absolute, or relative to the login directory when written as `/~/path`.
+        /// Path: absolute, or relative to the login directory if written as `/~/path`.
         path: Vec<u8>,
     },
-    /// A bucket or container of another object store and a key or prefix in it.
+    /// Bucket or container of another object store and a key or prefix in it.
     Bucket {
         /// Kind of store.
         store: Store,
-        /// The bucket or container.
+        /// Bucket or container.
         bucket: String,
         /// The key; empty for the whole bucket.
         key: String,
     },
-    /// A path on a server.
+    /// Path on a server.
     Server(Server),
-    /// `user@host:path`: a path on a host where posthaste is started over SSH.
+    /// Path on a host on which posthaste is started over SSH: `user@host:path`.
     Host {
         /// The user, if not `ssh`'s default.
         user: Option<String>,
-        /// The host, or its alias in `ssh_config`.
+        /// Host, or its alias in `ssh_config`.
         host: String,
-        /// Absolute, or relative to the login directory.
+        /// Path: absolute, or relative to the login directory.
         path: Vec<u8>,
     },
     /// Any other scheme: a plug-in may know it.
@@ -65,7 +65,7 @@ pub enum Location {
     },
 }
 
-/// Object stores that are neither S3 nor like it.
+/// Object stores that are neither S3 nor compatible with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// Azure Blob Storage, `azblob://container/path` or `az://…`.
@@ -94,7 +94,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its scheme in addresses.
+    /// Returns its scheme in addresses.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
@@ -119,27 +119,27 @@ impl Protocol {
     }
 }
 
-/// A path on a server, `scheme://user@host:port/path`.
+/// Path on a server, `scheme://user@host:port/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// Protocol of the server.
     pub protocol: Protocol,
     /// The user, if the address names one.
     pub user: Option<String>,
-    /// The host; a name, or an address without brackets.
+    /// Host: a name, or an address without brackets.
     pub host: String,
     /// The port, if not the protocol's own.
     pub port: Option<u16>,
-    /// Absolute, with the slash; empty for the root. Percent-escapes are undone.
+    /// Absolute path with its slash; empty for the root. Percent-escapes are decoded.
     pub path: Vec<u8>,
-    /// An `http` address whose path was written with a slash at its end: it is asked for so.
+    /// True if an `http` path was written with a slash at its end: it is requested that way.
     pub slash: bool,
     /// Text after `?` in an `http` address, as written: often a signature, and so a secret.
     pub query: Option<String>,
 }
 
 impl Location {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an unknown scheme or a malformed address.
@@ -359,7 +359,7 @@ fn invalid(shown: &str, cause: &'static str, hint: &str) -> Error {
         .hint(hint)
 }
 
-/// `user@host:port`.
+/// Host with user and port, `user@host:port`.
 struct Authority {
     user: Option<String>,
     host: String,
@@ -388,7 +388,7 @@ impl Authority {
             .map(str::parse)
             .transpose()
             .map_err(|_| invalid(shown, "the port is no number", hint))?;
-        // ssh would take a leading dash as an option.
+        // ssh would read a leading dash as an option.
         let is_option = |text: &str| text.is_empty() || text.starts_with('-');
         if is_option(host) || user.is_some_and(is_option) {
             return Err(invalid(shown, "no host name", hint));
@@ -480,7 +480,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
 }
 
 /// Splits `scheme://rest`. A scheme is letters, digits, `+`, `-` and `.` (RFC 3986, section 3.1);
-/// anything else before `://` is a strange file name.
+/// anything else before `://` is an unusual file name.
 fn split_scheme(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let cut = text.windows(3).position(|window| window == b"://")?;
     let scheme = &text[..cut];

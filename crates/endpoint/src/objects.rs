@@ -1,7 +1,8 @@
-//! What all object stores have in common here: how they keep what a bucket has no place for.
+//! Common conventions of all object stores: how they keep what a bucket has no place for.
 //!
 //! A symbolic link is an object `NAME.rclonelink` that holds its target, an empty directory an
-//! object `NAME/`. Modes are octal, with the file type above them. rclone writes all three so.
+//! object `NAME/`. Modes are octal, with the file type above them. rclone writes all three this
+//! way.
 
 mod circle;
 mod raw;
@@ -25,10 +26,10 @@ pub(crate) use spans::Spans;
 pub(crate) use store::{Objects, directory_entry};
 pub(crate) use upload::{Incomplete, Length, Noted, Segment, Segments, Upload};
 
-/// What a store says of an object in the headers of an answer.
+/// Facts about an object from the headers of an answer.
 pub(crate) struct Head {
     pub headers: HeaderMap,
-    /// Bytes of the object.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -36,7 +37,7 @@ impl Head {
     /// Reads the answer to HEAD.
     ///
     /// # Errors
-    /// As [`told_size`].
+    /// Errors of [`told_size`].
     pub(crate) fn of(headers: HeaderMap, about: &About) -> Result<Self> {
         Ok(Self {
             size: told_size(&headers, about)?,
@@ -45,14 +46,14 @@ impl Head {
     }
 }
 
-/// Reads the size that a list tells of one file. One that makes no sense becomes the largest, which nobody copies: whoever copies names
-/// that file, and the others of the list arrive.
+/// Parses the size of one file in a list. An invalid one becomes the largest size, which no copy
+/// accepts: that file is reported, and the others of the list arrive.
 pub(crate) fn listed_size(text: &str) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-/// Returns an object that was read, if it has the size that was listed: it was read on the condition that it is what was
-/// listed.
+/// Returns an object that was read if it has the listed size: it was read on the condition that it
+/// is the listed one.
 ///
 /// # Errors
 /// [`ErrorKind::Changed`].
@@ -66,13 +67,13 @@ fn as_listed(whole: Whole, entry: &Entry, show: impl Fn() -> String) -> Result<W
         .at(Locus::Source))
 }
 
-/// Whether a store may have done what it was asked all the same: the answer was lost on the way, is none, or is that to a
-/// second asking.
+/// Returns whether a store may have carried out a request despite the error: the answer was lost,
+/// is invalid, or answers a repeated request.
 pub(crate) fn may_be_done(error: &Error) -> bool {
     error.is_temporary() || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Other)
 }
 
-/// Whether an object has `size` bytes and keeps what `spec` says beside them.
+/// Returns whether an object has `size` bytes and keeps the attributes of `spec`.
 pub(crate) fn is_kept_as(found: &Entry, spec: &FileSpec, size: u64) -> bool {
     let has_mode = |mode| found.mode == Some(mode & 0o7777);
     found.size == size
@@ -83,13 +84,14 @@ pub(crate) fn is_kept_as(found: &Entry, spec: &FileSpec, size: u64) -> bool {
 /// Times that stores can write as dates, in seconds: of the years 1 to 9999.
 const YEARS_TOLD: std::ops::Range<i64> = -62_135_596_800..253_402_300_800;
 
-/// Files at once: such stores serve thousands of clients, and each request waits for its answer.
+/// Most files in flight: such stores serve thousands of clients, and each request waits for its
+/// answer.
 pub(crate) const FILES_AT_ONCE_MAX: u16 = 256;
 
-/// How rclone names the object that holds a symbolic link's target.
+/// Suffix with which rclone names the object that holds a symbolic link's target.
 pub(crate) const LINK_SUFFIX: &str = ".rclonelink";
 
-/// What keys below the directory `key` begin with.
+/// Returns the common prefix of keys below the directory `key`.
 pub(crate) fn prefix_of(key: &str) -> String {
     if key.is_empty() {
         String::new()
@@ -98,12 +100,12 @@ pub(crate) fn prefix_of(key: &str) -> String {
     }
 }
 
-/// Reads permission bits: octal, with the file type above them.
+/// Parses permission bits: octal, with the file type above them.
 pub(crate) fn parse_mode(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8).ok().map(|mode| mode & 0o7777)
 }
 
-/// Writes what [`parse_mode`] reads.
+/// Formats a mode for [`parse_mode`].
 pub(crate) fn show_mode(kind: Kind, mode: u32) -> String {
     let file_type = match kind {
         Kind::File | Kind::Special => 0o100_000,
@@ -113,7 +115,7 @@ pub(crate) fn show_mode(kind: Kind, mode: u32) -> String {
     format!("{:o}", file_type | mode)
 }
 
-/// The media type of what stands for a `kind`.
+/// Returns the media type of a `kind`.
 pub(crate) fn content_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Directory => "application/x-directory",
@@ -121,7 +123,7 @@ pub(crate) fn content_type(kind: Kind) -> &'static str {
     }
 }
 
-/// Turns the name of a listed object into that of the link it stands for, where it is one.
+/// Converts the name of a listed object into that of the link it stands for, if it is one.
 pub(crate) fn take_link(name: &mut Vec<u8>) -> bool {
     match name.strip_suffix(LINK_SUFFIX.as_bytes()) {
         Some(stem) if !stem.is_empty() && !stem.ends_with(b"/") => {
@@ -132,11 +134,11 @@ pub(crate) fn take_link(name: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Looks whether a store that says so holds an object of `size` bytes that is the one of `spec`, and no earlier one of that size. Who
-/// may not look has to believe it.
+/// Checks that the store really holds an object of `size` bytes that is the one of `spec`, and no
+/// earlier one of that size. Without permission to look it trusts the store.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] where it does not; those of looking.
+/// [`ErrorKind::Corrupt`] if it does not; errors of looking.
 pub(crate) async fn check_held<S: RawStore>(
     store: &S,
     key: &str,
@@ -163,7 +165,8 @@ pub(crate) async fn check_held<S: RawStore>(
         .at(Locus::Destination))
 }
 
-/// Whether what an object keeps beside its bytes is of another file. A store that keeps no modes may keep nothing.
+/// Returns whether the object's attributes belong to another file. A store that keeps no modes may
+/// keep nothing.
 fn is_another(found: &Entry, spec: &FileSpec) -> bool {
     let other_time = found.mtime != spec.mtime
         && (spec.mtime).is_some_and(|mtime| YEARS_TOLD.contains(&mtime.secs));

@@ -1,4 +1,4 @@
-//! Counts the bytes of an attempt to write as they are handed to a connection.
+//! Counting of the bytes of a write attempt as they are passed to a connection.
 //!
 //! The caller that runs the attempt counts the bytes of a stream as the endpoint reads them
 //! ([`Outgoing::pass`]). Bytes that an endpoint is given whole, or gathers before it sends
@@ -32,7 +32,7 @@ pub trait Counter: Send + Sync {
     fn came_back(&self, bytes: u64);
 }
 
-/// The bytes of one attempt to write. Clones are of the same attempt.
+/// Bytes of one write attempt. Clones belong to the same attempt.
 #[derive(Clone, Default)]
 pub struct Outgoing {
     counter: Option<Arc<dyn Counter>>,
@@ -54,7 +54,7 @@ impl Outgoing {
         CURRENT.scope(self.clone(), attempt).await
     }
 
-    /// Counts bytes that an endpoint takes from a stream, unless it only gathers them.
+    /// Counts bytes that an endpoint reads from a stream, unless it only gathers them.
     pub fn pass(&self, bytes: u64) {
         if self.held.load(Relaxed) == 0
             && let Some(counter) = &self.counter

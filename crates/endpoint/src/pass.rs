@@ -21,9 +21,9 @@ pub enum Errand {
 /// Checksum that the store compares with the bytes of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodySum {
-    /// Their CRC-64/NVME.
+    /// CRC-64/NVME.
     Crc64(Checksum),
-    /// Their MD5 (RFC 1864): every store knows it.
+    /// MD5 (RFC 1864), which every store knows.
     Md5([u8; 16]),
 }
 
@@ -34,7 +34,7 @@ impl BodySum {
         Self::Md5(Md5::digest(bytes).into())
     }
 
-    /// Reads an MD5 in base64.
+    /// Parses an MD5 in base64.
     #[must_use]
     pub fn md5_from_base64(text: &str) -> Option<Self> {
         Some(Self::Md5(base64_decode(text).ok()?.try_into().ok()?))
@@ -53,7 +53,7 @@ impl BodySum {
 /// Presigned URL, which is a secret while it is valid: it is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pass {
-    /// `https://host/path?query`, or `http://`.
+    /// URL `https://host/path?query`, or `http://`.
     pub url: String,
     /// Headers that a request must send beside `host` and `content-length`, and no others of that
     /// kind.

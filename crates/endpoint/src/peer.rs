@@ -1,10 +1,10 @@
 //! Files at another posthaste: a relay that lends a folder, or one started over SSH.
 //!
 //! Requests are HTTP/1.1 over TLS 1.3 with the server's key pinned, as with depots. On a long path
-//! every question costs the way there and back, so as little as possible is asked: the greeting
-//! looks at the root, a listing tells what can be opened and started without a question, the
-//! receiver makes directories itself, and small files share a request. Connections are opened
-//! ahead, more of them the longer the path. `docs/reference/peer-protocol.md` has the protocol.
+//! every question costs a round trip, so the protocol asks few. The greeting looks at the root, and
+//! a listing shows which files can be opened and started without a question. The receiver makes
+//! directories itself, and small files share a request. Connections are opened ahead, more of them
+//! the longer the path. `docs/reference/peer-protocol.md` specifies the protocol.
 
 mod body;
 mod bundle;
@@ -56,43 +56,43 @@ use wire::{
     Stat,
 };
 
-/// Where a relay listens unless told otherwise.
+/// Default port of a relay.
 pub const PORT: u16 = 7421;
 
-/// Files up to this size travel whole, several in a request.
+/// Largest file that travels whole, several in a request.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
 
-/// Most bytes of a segment of a large file, and so what a crash loses for each lane.
+/// Most bytes of a segment of a large file, and so the loss per lane after a crash.
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 
-/// Fewest: enough that the answer's way back is short beside it.
+/// Fewest bytes of a segment: enough that the answer's latency is short beside it.
 const SEGMENT_BYTES_MIN: u64 = 512 << 10;
 
-/// Segments of a file between those sizes: when the last ones are under way, connections become
-/// idle one by one, which takes the longer the larger they are.
+/// Segments of a file between those sizes. Near the end connections become idle one by one, for
+/// longer with larger segments.
 const SEGMENTS: u64 = 2048;
 
-/// Small files that a lane may have under way where the other end takes no bundles.
+/// Most small files in flight per lane if the other end accepts no bundles.
 const REQUESTS_AHEAD_MAX: u16 = 16;
 
-/// From this time there and back on, a bundle is spread over several connections.
+/// Least round trip from which a bundle is spread over several connections.
 const FAR: Duration = Duration::from_millis(2);
 
-/// Bytes of each request a bundle is spread over: many beside what a request itself costs.
+/// Bytes of each request that a bundle is spread over: many compared with the cost of a request.
 const FAR_BUNDLE_BYTES: u64 = 1 << 20;
 
-/// Where a relay listens, and how to be let in.
+/// Address of a relay, and the credentials for it.
 #[derive(Debug, Clone)]
 pub struct Address {
     /// Host name or address, without brackets.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// The key it must have.
+    /// Fingerprint of the key that it must have.
     pub fingerprint: Fingerprint,
-    /// What it is shown.
+    /// Credential to show.
     pub credential: Credential,
-    /// How connections get there, the way that is wanted most first.
+    /// Routes to it, the preferred one first.
     pub ways: Vec<Way>,
 }
 
@@ -103,12 +103,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Connects to a relay and names `root` in what it lends.
+    /// Connects to a relay and opens `root` in what it lends.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Unreachable`] and [`crate::ErrorKind::TimedOut`], which may pass;
-    /// [`crate::ErrorKind::Unauthenticated`] when its key is not the pinned one or it doesn't take the
-    /// credential; [`crate::ErrorKind::Unsupported`] when it is too old or too new.
+    /// [`crate::ErrorKind::Unreachable`] and [`crate::ErrorKind::TimedOut`], which may be
+    /// temporary; [`crate::ErrorKind::Unauthenticated`] if its key is not the pinned one or it
+    /// rejects the credential; [`crate::ErrorKind::Unsupported`] if it is too old or too new.
     pub async fn open(address: Address, root: &[u8], rules: DraftRules) -> Result<Self> {
         let shown = if address.host.contains(':') {
             format!("posthaste://[{}]:{}", address.host, address.port)
@@ -136,13 +136,14 @@ impl Peer {
         Self::greeted(Arc::new(remote)).await
     }
 
-    /// Starts posthaste on `host` over SSH and names `root` there, absolute or relative to the login
-    /// directory. Where gateways lead to an address of the host, data goes through them. `Err` of a text says why the
-    /// host has no posthaste that could be started.
+    /// Starts posthaste on `host` over SSH and opens `root` there, absolute or relative to the
+    /// login directory. If gateways lead to an address of the host, data goes through them. `Err`
+    /// of a text says why no posthaste could be started on the host.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Unauthenticated`], [`crate::ErrorKind::Unreachable`], [`crate::ErrorKind::TimedOut`];
-    /// [`crate::ErrorKind::Unsupported`] when it is too old or too new; those of reading a gateway's secret.
+    /// [`crate::ErrorKind::Unauthenticated`], [`crate::ErrorKind::Unreachable`],
+    /// [`crate::ErrorKind::TimedOut`]; [`crate::ErrorKind::Unsupported`] if it is too old or too
+    /// new; errors of reading a gateway's secret.
     pub async fn start(
         host: Host,
         root: &[u8],
@@ -184,13 +185,13 @@ impl Peer {
         }
     }
 
-    /// Time there and back, as the first connection took it.
+    /// Returns the round trip time, as measured on the first connection.
     #[must_use]
     pub fn rtt(&self) -> Duration {
         self.remote.ways.rtt()
     }
 
-    /// Bytes of one request of a bundle.
+    /// Returns the bytes of one request of a bundle.
     fn share(&self) -> u64 {
         if self.rtt() < FAR {
             wire::BUNDLE_BYTES_MAX
@@ -219,14 +220,14 @@ impl Peer {
     }
 }
 
-/// Bytes of a segment of a file of `size` bytes: the same in every run.
+/// Returns the bytes of a segment of a file of `size` bytes: the same in every run.
 fn segment_bytes(size: u64) -> u64 {
     (size / SEGMENTS)
         .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
         .next_power_of_two()
 }
 
-/// What it can do.
+/// Capabilities of a peer.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     byte_names: true,
     lists: true,
@@ -438,7 +439,7 @@ impl Endpoint for Peer {
         })
     }
 
-    /// The receiver makes whatever is missing above what it stores.
+    /// The receiver makes all missing parent directories.
     fn make_parents(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

@@ -49,7 +49,7 @@ use wire::{decode_name, encode_name};
 pub struct Patience {
     /// Time limit of the hello.
     pub greeted: Duration,
-    /// Between two messages about a request that waits for it.
+    /// Timeout between two messages about a pending request.
     pub quiet: Duration,
     /// Time limit for ending a cancelled request.
     pub cancelled: Duration,
@@ -69,9 +69,9 @@ impl Default for Patience {
 /// Command that starts a plug-in, and its input.
 #[derive(Clone)]
 pub struct Launch {
-    /// The scheme of its addresses.
+    /// Scheme of its addresses.
     pub scheme: String,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub command: Vec<OsString>,
     /// Settings of its users, without secrets.
     pub settings: Map<String, Value>,
@@ -98,7 +98,7 @@ impl Launch {
     /// Returns how to start a configured plug-in, with the credentials `plugins.toml` names for it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when there is no such profile; [`ErrorKind::Invalid`] and
+    /// [`ErrorKind::Invalid`] if there is no such profile; [`ErrorKind::Invalid`] and
     /// [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
     pub fn of(plugin: Configured) -> Result<Self> {
         let profile = match &plugin.profile {
@@ -141,9 +141,9 @@ impl Launch {
 /// Description that a plug-in gives of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its version.
+    /// Version.
     pub version: String,
     /// Capabilities wherever it is used; some addresses may have fewer.
     pub capabilities: Capabilities,
@@ -159,9 +159,9 @@ impl Plugin {
     /// Starts the plug-in for `address`, the text after `scheme://`.
     ///
     /// # Errors
-    /// The plug-in's own; the system's when it can't be started; [`ErrorKind::Unsupported`] when it
-    /// speaks another version; [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] when it ends
-    /// or hangs instead of saying hello.
+    /// The plug-in's own errors; the system's if it can't be started; [`ErrorKind::Unsupported`] if
+    /// it speaks another version; [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] if it ends
+    /// or hangs before its hello.
     pub async fn open(launch: Launch, address: Vec<u8>, rules: DraftRules) -> Result<Self> {
         let remote = Remote::open(launch, address, rules).await?;
         Ok(Self {
@@ -177,7 +177,7 @@ impl Plugin {
             .hint("`posthaste endpoints` shows what each one can")
     }
 
-    /// Fails unless the plug-in writes.
+    /// Fails unless the plug-in can write.
     fn writes(&self, doing: Doing, path: &[u8]) -> Result<()> {
         if self.capabilities.writes {
             return Ok(());
@@ -191,7 +191,7 @@ impl Plugin {
         Ok(Box::new(listing))
     }
 
-    /// Makes a request whose answer says nothing.
+    /// Sends a request with an empty answer.
     async fn change(&self, ask: Ask, doing: Doing, path: &[u8]) -> Result<()> {
         self.remote.ask(ask, doing, path).await?;
         Ok(())
@@ -390,7 +390,7 @@ impl Endpoint for Plugin {
     }
 }
 
-/// Plays a plug-in's output, for [`crate::fuzzing`].
+/// Replays a plug-in's output, for [`crate::fuzzing`].
 pub(crate) fn try_output(data: &[u8]) {
     trial::output(data);
 }
@@ -400,7 +400,7 @@ pub(crate) fn try_entry(data: &[u8]) {
     trial::entry(data);
 }
 
-/// A file read by ranges.
+/// File read by ranges.
 struct PluginReader {
     remote: Arc<Remote>,
     path: Vec<u8>,

@@ -66,27 +66,28 @@ use crate::{
     unkept::{Unkept, UnkeptCount},
 };
 
-/// Bytes read, summed and written at a time: stays in a core's L2 cache.
+/// Bytes read, hashed and written at a time: fits in a core's L2 cache.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
 /// Bytes of a segment of a large local file, and so the loss of each lane in a crash.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Fewest bytes of a segment that comes from elsewhere: the last ones end one by one, which takes
-/// the longer the larger they are.
+/// Fewest bytes of a segment from a remote source. Near the end lanes become idle one by one, for
+/// longer with larger segments.
 const RECEIVED_SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
-/// Segments of a file that comes from elsewhere, between those sizes.
+/// Segments of a file from a remote source, between those sizes.
 const RECEIVED_SEGMENTS: u64 = 1024;
 
-/// Bytes of a segment of a file of `size` bytes that comes from elsewhere: the same in every run.
+/// Returns the bytes of a segment of a file of `size` bytes from a remote source: the same in every
+/// run.
 fn received_segment_bytes(size: u64) -> u64 {
     (size / RECEIVED_SEGMENTS)
         .clamp(RECEIVED_SEGMENT_BYTES_MIN, SEGMENT_BYTES)
         .next_power_of_two()
 }
 
-/// The local file system below a root.
+/// Local file system below a root.
 #[derive(Debug, Clone)]
 pub struct Posix {
     root: PathBuf,
@@ -131,7 +132,7 @@ impl Posix {
         path.is_empty() || self.follows.load(Relaxed)
     }
 
-    /// Runs a blocking call on the runtime's blocking threads, with the rights it acts with.
+    /// Runs a blocking call on the runtime's blocking threads, with the actor's rights.
     fn blocking<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
@@ -155,7 +156,7 @@ impl Posix {
     /// it. Blocks.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Conflict`] where a link is on the way; the system's.
+    /// [`crate::ErrorKind::Conflict`] if a link is on the way; the system's errors.
     pub fn place(&self, path: &[u8]) -> Result<Place> {
         self.ground.place(&self.root, path, false)
     }
@@ -164,7 +165,7 @@ impl Posix {
     /// it, unless links are followed. Blocks.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Changed`] where a link came to be on the way; the system's.
+    /// [`crate::ErrorKind::Changed`] if a link has appeared on the way; the system's errors.
     pub fn source(&self, path: &[u8]) -> Result<Place> {
         match self.follows(path) {
             true => Ok(Place::plain(self.path(path))),
@@ -198,7 +199,7 @@ impl Posix {
     /// Blocks.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::PermissionDenied`] where the rights it acts with can't be taken on.
+    /// [`crate::ErrorKind::PermissionDenied`] if the actor's rights can't be assumed.
     pub fn time_step_ns(&self, path: &[u8]) -> Result<Option<u32>> {
         let path = self.path(path);
         self.actor.run(|| Ok(self.clocks.step_ns(&path)))
@@ -261,7 +262,7 @@ pub fn entry_of(name: Vec<u8>, metadata: &fs::Metadata) -> Entry {
 /// keep. Blocks.
 ///
 /// # Errors
-/// The system's; [`crate::ErrorKind::Corrupt`] when what was written reads back differently.
+/// The system's errors; [`crate::ErrorKind::Corrupt`] if the file reads back differently.
 pub fn put(place: &Place, spec: &FileSpec, data: &[Bytes], rules: DraftRules) -> Result<Unkept> {
     let draft = Draft::small(place, spec, rules)?;
     draft.write_pieces(data, 0)?;
@@ -469,7 +470,7 @@ impl Endpoint for Posix {
     }
 }
 
-/// Removes a file or link; nothing there is no error. Blocks.
+/// Removes a file or link; a missing one is no error. Blocks.
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {

@@ -114,7 +114,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(mut child) = self.kill() {
-            // Killed, it ends soon, but not before a disk that it waits for has answered.
+            // A killed process ends soon, but not before a disk that it waits for has answered.
             thread::spawn(move || child.wait());
         }
     }

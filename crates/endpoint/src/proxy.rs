@@ -96,7 +96,7 @@ impl Proxies {
     /// Connects to `uri` through a proxy; `None` if none leads there.
     ///
     /// # Errors
-    /// The system's, and the proxy's refusal.
+    /// The system's errors, and the proxy's refusal.
     pub(crate) async fn connect(
         &self,
         uri: &Uri,
@@ -122,7 +122,7 @@ impl Proxies {
             let line = tunnel.call(uri.clone()).await;
             line.map_err(|cause| fail(crate::web::deepest(&cause)))
         } else {
-            // Names are asked for there: often only the proxy knows them.
+            // The proxy resolves names: often only it knows them.
             let mut socks = SocksV5::new(proxy.uri().clone(), direct);
             if let Some((user, password)) = proxy.raw_auth() {
                 socks = socks.with_auth(user.to_owned(), password.to_owned());

@@ -1,9 +1,10 @@
 //! The client side of a relay: a depot that lends disk over HTTP/1.1 and TLS 1.3.
 //!
-//! A relay is known by its address and by the fingerprint of its key, pinned when it was added; no
-//! certificate authority is asked. The secret a relay makes at first start never crosses the wire:
-//! whoever holds it mints short-lived tokens, each for one scope and one dataset ([`mint`]), and
-//! the relay checks them without keeping state. `docs/reference/relay-protocol.md` is the protocol.
+//! A relay is identified by its address and by the fingerprint of its key, pinned when it was
+//! added; no certificate authority is involved. A relay creates a secret at its first start, which
+//! never crosses the wire. Its holder mints short-lived tokens, each for one scope and one dataset
+//! ([`mint`]), and the relay checks them without keeping state. `docs/reference/relay-protocol.md`
+//! is the protocol.
 
 mod address;
 mod cargo;

@@ -1,11 +1,11 @@
-//! S3 and everything that speaks like it.
+//! S3 and compatible stores.
 //!
-//! Requests are signed with an unsigned payload: bodies are protected by TLS and by the CRC-64/NVME
-//! (or the CRC-32C or MD5) the store checks, so nobody computes SHA-256 over them. An own client rather than a
-//! general storage layer, because a multipart upload must be continued after a crash and the
-//! checksum of the whole object be composed from its segments'.
+//! Requests are signed with an unsigned payload. TLS and the CRC-64/NVME (or the CRC-32C or MD5)
+//! that the store checks protect bodies, so no SHA-256 is computed over them. The client is our own
+//! rather than a general storage layer, for two reasons. A multipart upload must be continued after
+//! a crash, and the checksum of the whole object composed from its segments'.
 //!
-//! Native names: `prefix/path`. Beside the bytes an object keeps `mtime` (seconds since the epoch,
+//! Native names: `prefix/path`. Besides its bytes an object keeps `mtime` (seconds since the epoch,
 //! as rclone) and `mode` (octal) in its metadata. A symbolic link is an object `NAME.rclonelink`
 //! that holds its target, an empty directory an object `NAME/`.
 
@@ -51,26 +51,26 @@ use multipart::Multipart;
 use object::S3Reader;
 use sums::Sum;
 
-/// The largest object: 5 TiB ("Amazon S3 multipart upload limits").
+/// Largest object: 5 TiB ("Amazon S3 multipart upload limits").
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
 
-/// A store's address and keys.
+/// Address and keys of a store.
 #[derive(Clone)]
 pub struct Store {
-    /// `https://host` or `http://host:port`.
+    /// URL `https://host` or `http://host:port`.
     pub endpoint: String,
-    /// The region requests are signed for.
+    /// Region for which requests are signed.
     pub region: String,
-    /// The access key's id.
+    /// Id of the access key.
     pub access_key_id: String,
-    /// The access key's secret.
+    /// Secret of the access key.
     pub secret_access_key: String,
     /// Certificates to trust beside the system's, in PEM.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Opens `key` in `bucket` with the credentials of the profile somebody chose, or of the
-/// environment; `unsigned` with none.
+/// Opens `key` in `bucket` with the credentials of the chosen profile or of the environment; with
+/// `unsigned` without any.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an unknown profile or a malformed store address.
@@ -84,7 +84,7 @@ pub(crate) fn open_chosen(
     Ok(Objects::open(client, key, held_to))
 }
 
-/// Opens `key` in `bucket` of a store whose address and keys the caller has.
+/// Opens `key` in `bucket` of a store whose address and keys the caller supplies.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a malformed store address.
@@ -122,7 +122,7 @@ fn signed(bucket: &str, signing: Signing, reach: Reach) -> Result<S3Client> {
     Ok(S3Client::new(web, signer, address, bucket.to_owned()))
 }
 
-/// What it can do.
+/// Capabilities of S3.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lists: true,
     listing_marks: true,
@@ -199,11 +199,11 @@ impl RawStore for S3Client {
         let query = [("list-type", "2"), ("max-keys", "1"), ("prefix", prefix)];
         let page = self.ask_page(&query).await;
         let page = page.map_err(|error| error.with("directory", true))?;
-        // An empty page with more behind it says that there is something.
+        // An empty page with more behind it means that something exists.
         Ok(!page.objects.is_empty() || !page.prefixes.is_empty() || page.next.is_some())
     }
 
-    /// Reading and writing are rights of their own.
+    /// Reading and writing have permissions of their own.
     fn is_about_listing(refusal: &Error) -> bool {
         refusal.kind() == ErrorKind::PermissionDenied
     }

@@ -1,7 +1,7 @@
 //! Files on hosts that run OpenSSH's server, or another that speaks SFTP version 3.
 //!
 //! Large files are written to a hidden name beside the final one, many requests at a time, read
-//! back and summed, and renamed into place. Which segments are there is noted on this machine.
+//! back and hashed, and renamed into place. This machine notes which segments are stored.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -47,16 +47,17 @@ use session::Session;
 use wire::{OPENDIR, READLINK, REMOVE, Reply, Request};
 use writer::SftpWriter;
 
-/// Files up to this size are written whole.
+/// Largest file that is written whole.
 const SMALL_BYTES_MAX: u64 = 8 << 20;
 
-/// Files at once: each takes a handle on one of few connections, and servers have a thousand there.
+/// Most files in flight: each uses a handle on one of few connections, and servers have a thousand
+/// there.
 const FILES_AT_ONCE_MAX: u16 = 128;
 
-/// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
+/// Most directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
-/// Answers of a server (draft-ietf-secsh-filexfer-02, section 7).
+/// Status codes of a server (draft-ietf-secsh-filexfer-02, section 7).
 const OK: u32 = 0;
 const END: u32 = 1;
 const NO_SUCH_FILE: u32 = 2;
@@ -70,7 +71,7 @@ const UNSUPPORTED: u32 = 8;
 pub struct Host {
     /// The user, if not `ssh`'s default.
     pub user: Option<String>,
-    /// The host, or its alias in `ssh_config`.
+    /// Host, or its alias in `ssh_config`.
     pub host: String,
     /// The port, if not `ssh`'s default.
     pub port: Option<u16>,
@@ -101,7 +102,7 @@ pub struct Sftp {
 }
 
 impl Sftp {
-    /// Connects to `host` and names `root` there, absolute or relative to the login directory.
+    /// Connects to `host` and opens `root` there, absolute or relative to the login directory.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`], [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
@@ -391,7 +392,7 @@ impl Endpoint for Sftp {
     }
 }
 
-/// Reads a packet, for [`crate::fuzzing`].
+/// Parses a packet, for [`crate::fuzzing`].
 pub(crate) fn try_reply(data: &[u8]) {
     let len = data.len();
     if let Some((_, Reply::Names(names))) = wire::read_reply(Bytes::copy_from_slice(data)) {

@@ -1,4 +1,4 @@
-//! Web servers, to read from: `http://` and `https://`.
+//! Read-only web servers: `http://` and `https://`.
 //!
 //! Directories are the server's listings: nginx's index as JSON, or the links of a page. Every
 //! range is requested on condition that the file is unchanged. The answer is compared again,
@@ -19,13 +19,14 @@ use crate::{
 use index::SiteListing;
 pub(crate) use index::try_index;
 
-/// A path on a web server, to read from.
+/// Read-only path on a web server.
 pub struct Site {
     pages: Arc<Pages>,
 }
 
 impl Site {
-    /// Opens the place `server` names, with the credentials of the profile chosen or of `~/.netrc`.
+    /// Opens the place that `server` names, with the credentials of the chosen profile or of
+    /// `~/.netrc`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for unusable credentials or certificates.

@@ -180,7 +180,7 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Collects them as they come.
+    /// Collects the output as it comes.
     pub(crate) fn collect(
         from: impl AsyncRead + Unpin + Send + 'static,
         running: &mut JoinSet<()>,

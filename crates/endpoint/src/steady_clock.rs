@@ -20,7 +20,7 @@ pub struct SteadyClock {
 
 #[derive(Debug)]
 struct State {
-    /// Wall clock and time since the machine started, when they agreed last.
+    /// Wall clock and time since the machine started, at their last agreement.
     agreed: Option<(Duration, Duration)>,
     latest: Duration,
     /// Set once an ignored step was reported.
@@ -30,7 +30,7 @@ struct State {
 /// An ignored step of the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Ahead, or back.
+    /// True for ahead, false for back.
     pub ahead: bool,
     /// Size of the jump.
     pub by: Duration,

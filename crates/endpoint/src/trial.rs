@@ -12,13 +12,13 @@ use crate::{
     unkept::UnkeptCount,
 };
 
-/// A time between the steps of a clock that knows every other second alone.
+/// Time between the steps of a clock with a resolution of two seconds.
 pub(crate) const PROBE: FileTime = FileTime {
     secs: 1_000_000_001,
     nanos: 0,
 };
 
-/// A second, in nanoseconds.
+/// Nanoseconds of a second.
 pub(crate) const SECOND_NS: u32 = 1_000_000_000;
 
 /// Bytes of the first trial of a place's write speed, and the factor by which the next one is
@@ -74,7 +74,7 @@ pub async fn measure_writes(
 /// written there would appear here.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] where it is; those of writing there.
+/// [`ErrorKind::Conflict`] if it is; errors of writing there.
 pub async fn refuse_same_place(
     endpoint: &dyn Endpoint,
     is_here: impl FnOnce(&[u8]) -> Result<bool>,
@@ -104,7 +104,7 @@ pub async fn is_same_directory(
     .await
 }
 
-/// Makes a small file in a directory for as long as it takes to look for it elsewhere.
+/// Makes a small file in a directory while it is looked for elsewhere.
 async fn has_trial(
     endpoint: &dyn Endpoint,
     directory: &[u8],

@@ -7,7 +7,7 @@ use std::{
 
 use crate::FileSpec;
 
-/// The hidden suffixes of unfinished copies; a tree copy leaves such names out.
+/// Hidden suffix of unfinished copies; a tree copy leaves such names out.
 pub(crate) const PARTIAL_SUFFIX: &str = ".posthaste-partial";
 pub(crate) const LEDGER_SUFFIX: &str = ".posthaste-progress";
 
@@ -53,7 +53,7 @@ pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
     hasher.update(origin.as_bytes());
     let hash = &hasher.finalize().to_hex()[..12];
     let mut cut = name.len().min(KEPT_BYTES_MAX);
-    // Not inside of a letter: some file systems take UTF-8 alone.
+    // Not inside a character: some file systems only accept UTF-8.
     while cut > 0 && name.get(cut).is_some_and(|byte| byte & 0xc0 == 0x80) {
         cut -= 1;
     }

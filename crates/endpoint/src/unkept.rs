@@ -27,7 +27,7 @@ impl AddAssign for Unkept {
 pub(crate) struct UnkeptCount(Mutex<Unkept>);
 
 impl UnkeptCount {
-    /// Adds to it.
+    /// Adds to the count.
     pub(crate) fn add(&self, unkept: Unkept) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
     }

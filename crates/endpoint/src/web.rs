@@ -59,18 +59,18 @@ const IDLE_FOR: Duration = Duration::from_secs(4);
 /// attributes, and a margin.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
-/// Longest refusal read, in bytes: the start of an error page says enough.
+/// Longest refusal read, in bytes: the start of an error page suffices.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes read from a connection at once: few wake-ups, and still in the cache when summed.
+/// Bytes read from a connection at once: few wake-ups, and still in the cache when hashed.
 const READ_BYTES: usize = 128 << 10;
 
 /// Description of a request, for errors.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
-    /// A verb.
+    /// Verb.
     pub operation: &'static str,
-    /// An address without secrets.
+    /// Address without secrets.
     pub subject: String,
     /// Locus of a fault.
     pub locus: Locus,
@@ -98,7 +98,7 @@ impl About {
     }
 }
 
-/// The HTTP client of one endpoint.
+/// HTTP client of one endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Web {
     client: Client<HttpsConnector<Dialler>, Sent>,
@@ -159,8 +159,8 @@ impl Web {
     /// `patience` before it answers.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`]; the source's own where the body is
-    /// a stream that breaks.
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`]; the source's own error if the body is a
+    /// stream that breaks.
     pub(crate) async fn send(
         &self,
         mut request: Request<Sent>,
@@ -365,10 +365,10 @@ fn longer(about: &About) -> Error {
         .hint("copy it again when nothing writes to it")
 }
 
-/// Reads an answer whole.
+/// Reads a whole answer.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`], also for an answer that is longer than any should be.
+/// [`ErrorKind::Unreachable`], also for an answer above the limit.
 pub(crate) async fn read_whole(body: Incoming, about: &About) -> Result<Bytes> {
     let read = read_up_to(body, ANSWER_BYTES_MAX).await;
     read.map_err(|cause| about.fail(ErrorKind::Unreachable).cause(cause))

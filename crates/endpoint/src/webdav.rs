@@ -37,7 +37,7 @@ use change::is_lost;
 use listing::WebDavListing;
 pub(crate) use multistatus::try_listing;
 
-/// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
+/// Most directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
 /// Longest time a server may copy or move among its own files before it answers.
@@ -65,7 +65,8 @@ struct Shelf {
 }
 
 impl WebDav {
-    /// Opens the place `server` names, with the credentials of the profile chosen or of `~/.netrc`.
+    /// Opens the place that `server` names, with the credentials of the chosen profile or of
+    /// `~/.netrc`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for unusable credentials or certificates.
@@ -101,7 +102,7 @@ impl Shelf {
         Call::new(method, target(full), about)
     }
 
-    /// Notes whether a file's time arrived with it.
+    /// Counts a file that arrived without its time.
     fn note_time(&self, spec: &FileSpec, is_kept: bool) {
         self.unkept.add(Unkept {
             times: u64::from(spec.mtime.is_some() && !is_kept),
@@ -129,7 +130,7 @@ impl Shelf {
         let hidden = self.hidden(full, spec).await;
         let stored = async {
             let keeps_time = match self.send(&hidden, spec, data).await {
-                // The answer may be lost and not the deed.
+                // The answer may be lost although the request succeeded.
                 Err(error) if is_lost(&error) => {
                     let there = self.check(&hidden, spec.size, Some(sum)).await;
                     let mtime = there.map_err(|_| error)?;
@@ -155,7 +156,7 @@ impl Shelf {
 
     async fn remove(&self, full: &[u8]) -> Result<()> {
         let call = self.call("DELETE", full, "remove");
-        // A server removes a directory with all that is in it.
+        // A server removes a directory with all of its content.
         if self.is_directory(full).await? {
             let error = call.about.fail(ErrorKind::Conflict);
             return Err(error.cause("it is a directory"));
@@ -182,7 +183,7 @@ impl Shelf {
                         let error = about.fail(ErrorKind::Conflict);
                         return Err(error.cause("a file has that name"));
                     }
-                    // 409: those above are missing.
+                    // 409: parents are missing.
                     None if is_about_parent(&error) && missing.len() < PARENTS_MAX => {
                         let parent = parent_of(path).to_vec();
                         if parent.is_empty() {

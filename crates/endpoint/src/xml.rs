@@ -1,21 +1,21 @@
 //! Answers in XML, read in one pass and element by element: listings of many thousand names are
-//! read as fast as they come.
+//! parsed as fast as they arrive.
 
 use quick_xml::{Reader, escape::resolve_predefined_entity, events::Event};
 
-/// An element that just ended.
+/// Element that just ended.
 pub(crate) struct Ended<'a> {
     /// Name of the enclosing element; empty for the outermost, and for unknown ones.
     pub above: &'static str,
     pub name: &'static str,
-    /// The text in it.
+    /// Text in it.
     pub text: &'a mut String,
     /// Presence of the attribute `Encoded="true"`.
     pub encoded: bool,
 }
 
-/// Hands each element to `visit` when it ends. `known` gives the names that matter, free of the
-/// document they stand in, and nothing for others.
+/// Passes each element to `visit` when it ends. `known` returns the names that matter, independent
+/// of their document's lifetime, and an empty one for others.
 ///
 /// # Errors
 /// The fault in the document, or `visit`'s own error.

@@ -1,4 +1,4 @@
-//! Names in addresses: those of profiles, and those that nobody has.
+//! Names in addresses: known profiles, and unknown hosts.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,24 +11,26 @@ use crate::{
     Error, ErrorKind, Location, Protocol, Result, config, plugin::Launch, proxy::Proxies, sftp, ssh,
 };
 
-/// Letters, changed, missing or swapped, by which a word may differ from the one that was meant.
+/// Most letters, changed, missing or swapped, by which a word may differ from the intended one.
 const NEAR: usize = 2;
-/// Letters of the shortest run in which a wrong one is a slip: `site-a` and `site-b` are two names.
+/// Length of the shortest run in which a wrong letter is a slip: `site-a` and `site-b` are two
+/// names.
 const SLIP_WITHIN: usize = 4;
 
-/// Schemes behind which people forget the slashes.
+/// Schemes after which users forget the slashes.
 const SCHEMES: [&str; 9] = [
     "s3", "gs", "az", "azblob", "sftp", "http", "https", "webdav", "ftp",
 ];
 
-/// Returns the known name that was meant by `word`, perhaps.
+/// Returns the known name that `word` probably means, if any.
 pub fn nearest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let far = |known: &str| (strsim::osa_distance(word, known), known.len());
     let near = known.into_iter().min_by_key(|known| far(known))?;
     (far(near).0 <= NEAR && far(near).0 < word.chars().count()).then_some(near)
 }
 
-/// Returns whether `word` is `known` with one slip of a finger in it, so that nobody would call another thing so.
+/// Returns whether `word` is `known` with a single typing error, so that it is unlikely to be
+/// another name.
 #[must_use]
 pub fn is_slip(word: &str, known: &str) -> bool {
     let same = |(one, other): &(u8, u8)| one == other;
@@ -39,7 +41,7 @@ pub fn is_slip(word: &str, known: &str) -> bool {
         let run = bytes.take_while(u8::is_ascii_alphabetic);
         run.count()
     };
-    // The word in which they differ, and what differs.
+    // Word in which they differ, and the difference.
     let run = |text: &str| {
         let (behind, ahead) = text.as_bytes().split_at(before.min(text.len()));
         letters(&mut behind.iter().rev().copied()) + letters(&mut ahead.iter().copied())
@@ -54,7 +56,7 @@ pub fn is_slip(word: &str, known: &str) -> bool {
         && [word, known].into_iter().all(is_of_letters)
 }
 
-/// Returns `hint` with the name that was meant before it, where one is near.
+/// Returns `hint`, preceded by the intended name if a similar one exists.
 pub fn meant<'n>(word: &str, known: impl IntoIterator<Item = &'n str>, hint: &str) -> String {
     match nearest(word, known) {
         Some(near) => format!("did you mean `{near}`? {hint}"),
@@ -63,7 +65,7 @@ pub fn meant<'n>(word: &str, known: impl IntoIterator<Item = &'n str>, hint: &st
 }
 
 impl Access {
-    /// Whether there is a profile of that name.
+    /// Returns whether there is a profile of that name.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] and [`ErrorKind::PermissionDenied`] for an unusable `profiles.toml`.
@@ -71,7 +73,8 @@ impl Access {
         Ok(self.profile(name)?.is_some())
     }
 
-    /// The same for somebody who typed the address and waits: a host that nobody knows is not found, and not away.
+    /// Returns an access for an address that a waiting user typed: an unknown host is then not
+    /// found rather than temporarily unreachable.
     #[must_use]
     pub fn typed(self) -> Self {
         Self {
@@ -80,11 +83,13 @@ impl Access {
         }
     }
 
-    /// Fails where an address has a scheme that no plug-in brings, or names a host that no resolver knows, and no profile either. What a resolver can't say now, and what
-    /// only a proxy, a gateway or a store knows, passes. Blocking.
+    /// Fails for an address whose scheme belongs to no plug-in, or whose host is neither known to a
+    /// resolver nor a profile. Hosts that a resolver can't answer now, or that only a proxy, a
+    /// gateway or a store knows, pass. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for such a name, with the profile that was meant, perhaps; as [`Access::resolve`].
+    /// [`ErrorKind::NotFound`] for such a name, perhaps with the intended profile; errors of
+    /// [`Access::resolve`].
     pub fn refuse_unknown_host(&self, location: &Location) -> Result<()> {
         let (place, chosen) = self.place(location.clone())?;
         let (host, is_known) = match &place {
@@ -122,7 +127,7 @@ impl Access {
         }
     }
 
-    /// An error about an address whose host nobody knows.
+    /// Returns an error about an address with an unknown host.
     fn unknown_host(&self, kind: ErrorKind, location: &Location, host: &str) -> Error {
         let fail = |cause: String| Error::new(kind, "find", host).cause(cause);
         let Some((name, _)) = named(location) else {
@@ -147,7 +152,7 @@ impl Access {
         ))
     }
 
-    /// Says of what could not be reached that nobody has its name, where that is so.
+    /// Adds to an error of an unreachable place that its host name is unknown, if so.
     pub(super) async fn name_host(&self, location: Location, error: Error) -> Error {
         if error.kind() != ErrorKind::Unreachable {
             return error;
@@ -183,7 +188,8 @@ impl Access {
     }
 }
 
-/// Returns whether a host has an address, as far as can be told: a resolver that is away knows nothing against it.
+/// Returns whether a host has an address, as far as can be determined: a failing resolver proves
+/// nothing.
 pub(crate) fn resolves(host: &str) -> bool {
     match (host, 0).to_socket_addrs() {
         Ok(_) => true,
@@ -191,7 +197,7 @@ pub(crate) fn resolves(host: &str) -> bool {
     }
 }
 
-/// `NAME:path`, where `NAME` can be a profile's.
+/// Splits `NAME:path` if `NAME` can be a profile's.
 pub(super) fn named(location: &Location) -> Option<(&str, &[u8])> {
     match location {
         Location::Host {
@@ -209,7 +215,7 @@ pub(super) fn named(location: &Location) -> Option<(&str, &[u8])> {
     }
 }
 
-/// The address `path` below the address `base`.
+/// Returns the address `path` below the address `base`.
 pub(super) fn below(base: &str, path: &[u8]) -> Result<Location> {
     let start = path.iter().take_while(|&&byte| byte == b'/').count();
     let path = &path[start..];

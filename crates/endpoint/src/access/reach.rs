@@ -1,4 +1,4 @@
-//! Which places credentials are for.
+//! Places for which credentials are valid.
 
 use std::ffi::OsStr;
 
@@ -6,7 +6,7 @@ use super::{Access, Chosen, below, named};
 use crate::{Error, ErrorKind, Location, Result, reach::Reach};
 
 impl Access {
-    /// The same, which tells no S3 store who asks, whatever credentials there are.
+    /// Returns an access that sends no credentials to S3 stores.
     #[must_use]
     pub fn unsigned(mut self, unsigned: bool) -> Self {
         self.unsigned = unsigned;
@@ -48,7 +48,7 @@ impl Access {
     /// profile NAME alone.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn covers(&self, name: &str, location: Location) -> Result<bool> {
         let Some(url) = self.profile(name)?.and_then(|profile| profile.url) else {
             return Ok(false);
@@ -61,10 +61,11 @@ impl Access {
         Ok(location.lies_below(&base))
     }
 
-    /// As [`Access::covers`], of a profile that is named after a host: one without an address is for all of that host.
+    /// Returns the same as [`Access::covers`] for a profile named after a host: one without an
+    /// address is for all of that host.
     ///
     /// # Errors
-    /// As [`Access::resolve`].
+    /// Errors of [`Access::resolve`].
     pub fn covers_host(&self, name: &str, location: Location) -> Result<bool> {
         match self.profile(name)?.and_then(|profile| profile.url) {
             Some(_) => self.covers(name, location),
@@ -73,7 +74,7 @@ impl Access {
     }
 }
 
-/// Fails where credentials that were given for TLS would go over a plain connection.
+/// Fails if credentials that were given for TLS would go over a plain connection.
 pub(super) fn refuse_plain(location: &Location, chosen: &Chosen) -> Result<()> {
     let url = chosen
         .ours

@@ -1,17 +1,19 @@
-//! One spelling of each place, whichever profile opens it.
+//! Canonical spelling of each place, whichever profile opens it.
 
 use super::{Access, Chosen};
 use crate::{Location, Result, Store, azure, gcs, plugin::Launch, s3};
 
-/// Amazon's own stores: a bucket's name is that of one bucket, whichever region is asked for it.
+/// Domain of Amazon's own stores: a bucket's name identifies one bucket, whichever region receives
+/// the request.
 const AMAZON: &str = "amazonaws.com";
 
 impl Access {
-    /// Spells the place that `location` stands for in one way: of a store with the address of the store, so that two profiles of one
-    /// store name one place. What two plug-ins' profiles that differ lead to can't be seen: they count as two.
+    /// Spells the place of `location` canonically: for a store with its address, so that two
+    /// profiles of one store name one place. The targets of different plug-in profiles are unknown:
+    /// they count as two.
     ///
     /// # Errors
-    /// As [`Access::resolve`], and that there is no such profile or that it names no store.
+    /// Errors of [`Access::resolve`], of an unknown profile, and of a profile that names no store.
     pub fn spelling(&self, location: Location) -> Result<String> {
         let (location, chosen) = self.place(location)?;
         let chosen = chosen.as_ref();
@@ -55,7 +57,7 @@ impl Access {
     }
 }
 
-/// Where a store listens, in one spelling: its host in lower case with its port, and its path.
+/// Spells a store's address canonically: its host in lower case with its port, and its path.
 fn store_at(base: &str) -> String {
     let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -75,7 +77,8 @@ fn store_at(base: &str) -> String {
     }
 }
 
-/// Tells what one plug-in is told by different profiles apart, without saying it.
+/// Returns a hash that distinguishes the settings that profiles give to a plug-in, without
+/// revealing them.
 fn plugin_account(scheme: &str, chosen: Option<&Chosen>) -> Result<String> {
     let Some(launch) = Launch::find(scheme, chosen)? else {
         return Ok(String::new());

@@ -1,4 +1,4 @@
-//! Where a storage account is, and who we are to it.
+//! Storage accounts, and the credentials for them.
 
 use std::path::PathBuf;
 
@@ -9,42 +9,42 @@ use crate::{
     web::bearer::Bearer,
 };
 
-/// What follows `ACCOUNT.blob.` in the clouds there are.
+/// Domains after `ACCOUNT.blob.` in the existing clouds.
 const CLOUDS: [&str; 3] = [
     "core.windows.net",
     "core.usgovcloudapi.net",
     "core.chinacloudapi.cn",
 ];
 
-/// How requests show who we are.
+/// Credential of requests.
 pub(super) enum Credential {
-    /// Shared Key: each request is signed.
+    /// Shared Key, with which each request is signed.
     Key { account: String, key: Vec<u8> },
-    /// A shared access signature: what follows `?`, without it.
+    /// Shared access signature: the query without its `?`.
     Sas(Secret),
-    /// A bearer token.
+    /// Bearer token.
     Token(Bearer),
-    /// What is public needs none.
+    /// None, for public data.
     Nobody,
 }
 
-/// A storage account.
+/// Storage account.
 pub(super) struct Account {
-    /// `https://ACCOUNT.blob.core.windows.net`, without a slash at the end.
+    /// URL `https://ACCOUNT.blob.core.windows.net`, without a slash at the end.
     pub base: String,
     pub credential: Credential,
     /// Certificates to trust beside the system's, in PEM.
     pub ca_file: Option<PathBuf>,
 }
 
-/// The account whose blobs a host holds: `ACCOUNT.blob.core.windows.net`.
+/// Returns the account whose blobs a host holds: `ACCOUNT.blob.core.windows.net`.
 fn account_of(host: &str) -> Option<&str> {
     let (account, rest) = host.split_once('.')?;
     let cloud = rest.strip_prefix("blob.")?;
     (is_account(account) && CLOUDS.contains(&cloud)).then_some(account)
 }
 
-/// Whether a web address is that of a place in an account. What is asked with another query than a
+/// Returns whether a web address is a place in an account. An address with a query other than a
 /// signature (a snapshot, a version) is read as from any web server.
 pub(crate) fn is_address(server: &Server) -> bool {
     let query = server.query.as_deref();
@@ -53,7 +53,8 @@ pub(crate) fn is_address(server: &Server) -> bool {
     is_plain && !is_above && account_of(&server.host).is_some()
 }
 
-/// Lower-case letters and digits ("Storage account overview"), and `-` for secondary places.
+/// Returns whether a name can be an account's: lower-case letters and digits ("Storage account
+/// overview"), and `-` for secondary places.
 fn is_account(name: &str) -> bool {
     !name.is_empty()
         && name
@@ -62,11 +63,11 @@ fn is_account(name: &str) -> bool {
 }
 
 impl Account {
-    /// The account of the profile chosen, or else of the environment.
+    /// Loads the account of the chosen profile, or else of the environment.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an unknown profile or what makes no sense in it;
-    /// [`ErrorKind::Unauthenticated`] when nobody says who we are.
+    /// [`ErrorKind::Invalid`] for an unknown profile or an invalid setting in it;
+    /// [`ErrorKind::Unauthenticated`] without credentials.
     pub(super) fn load(chosen: Option<&Chosen>) -> Result<Self> {
         let settings = said_by(chosen)?;
         let base = base_of(&settings)?;
@@ -86,12 +87,12 @@ impl Account {
         })
     }
 
-    /// The account `server` is the address of, with the signature in the address, or else the
-    /// credentials of the profile chosen or of the environment where they are this account's. What
-    /// is public needs none.
+    /// Returns the account of the address `server`, with the signature in the address. Otherwise
+    /// uses the credentials of the chosen profile or of the environment if they are this account's.
+    /// Public data needs none.
     ///
     /// # Errors
-    /// As [`Account::load`].
+    /// Errors of [`Account::load`].
     pub(super) fn of_address(server: &Server, chosen: Option<&Chosen>) -> Result<Self> {
         let account = account_of(&server.host).unwrap_or_default();
         let port = server
@@ -120,10 +121,10 @@ impl Account {
     }
 }
 
-/// Returns where the account of the profile chosen is, or that of the environment.
+/// Returns the address of the account of the chosen profile or of the environment.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for an unknown profile or what makes no sense in it.
+/// [`ErrorKind::Invalid`] for an unknown profile or an invalid setting in it.
 pub(crate) fn address_of(chosen: Option<&Chosen>) -> Result<String> {
     base_of(&said_by(chosen)?)
 }
@@ -145,7 +146,7 @@ fn base_of(settings: &AzureSettings) -> Result<String> {
 }
 
 impl Credential {
-    /// Tells credentials apart, of which it says nothing else.
+    /// Returns a hash that distinguishes credentials and reveals nothing else.
     pub(super) fn fingerprint(&self) -> String {
         let hash = match self {
             Self::Key { key, .. } => blake3::hash(key),
@@ -188,7 +189,8 @@ fn checked_base(endpoint: &str) -> Result<String> {
     Ok(base.to_owned())
 }
 
-/// `None` when nothing is said and nobody asked to go without.
+/// Returns the configured credential; `None` if there is none and anonymous access was not
+/// requested.
 fn credential_of(settings: AzureSettings) -> Result<Option<Credential>> {
     if let Some(key) = settings.key {
         let account = settings

@@ -1,4 +1,4 @@
-//! One request at a time to the blobs of one container, signed without reading the body.
+//! Single requests to the blobs of one container, signed without reading the body.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -21,19 +21,19 @@ use crate::{
     web::{About, STALLED_AFTER, Sent, Web, encode, read_refusal, read_whole},
 };
 
-/// The version of the service whose answers are understood here: blocks of 4000 MiB, checksums of
+/// Version of the service whose answers this client understands: blocks of 4000 MiB, checksums of
 /// blocks, names that XML can't hold.
 pub(super) const VERSION: &str = "2021-12-02";
 
-/// How long the service may work at one request before it answers.
+/// Time that the service may take for one request before it answers.
 const PATIENCE: Duration = STALLED_AFTER;
 
-/// What to ask of the service.
+/// Request to the service.
 pub(super) struct Call<'a> {
     method: &'static str,
-    /// A blob; `None` for the container.
+    /// Blob; `None` for the container.
     key: Option<&'a str>,
-    /// Where another container is meant.
+    /// Other container, if not the client's.
     container: Option<&'a str>,
     query: Vec<(&'a str, &'a str)>,
     headers: Vec<(&'static str, String)>,
@@ -42,7 +42,7 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A request about the blob `key`.
+    /// Creates a request about the blob `key`.
     pub(super) fn new(method: &'static str, key: &'a str, about: About) -> Self {
         Self {
             method,
@@ -55,7 +55,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A request about the container.
+    /// Creates a request about the container.
     pub(super) fn container(method: &'static str, about: About) -> Self {
         Self {
             key: None,
@@ -63,7 +63,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The same of another container.
+    /// Directs the request to another container.
     pub(super) fn in_container(mut self, container: &'a str) -> Self {
         self.container = Some(container);
         self
@@ -90,12 +90,12 @@ impl<'a> Call<'a> {
     }
 }
 
-/// How to reach one container.
+/// Client of one container.
 pub(crate) struct AzureClient {
     web: Web,
     account: Account,
     container: String,
-    /// It checks the CRC-64/NVME of what it is sent, as far as is known.
+    /// True while the service is believed to check the CRC-64/NVME of uploads.
     knows_sums: AtomicBool,
 }
 
@@ -115,17 +115,17 @@ impl AzureClient {
         self.knows_sums.load(Relaxed)
     }
 
-    /// It refused a checksum it does not know.
+    /// Records that the service refused an unknown checksum.
     pub(super) fn learn_no_sums(&self) {
         self.knows_sums.store(false, Relaxed);
     }
 
-    /// The way to the service and back, once something connected.
+    /// Returns the round trip time to the service, once something connected.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.web.round_trip()
     }
 
-    /// Names the account and what we may do there.
+    /// Returns the name of the account and of our rights there.
     pub(super) fn realm(&self) -> String {
         let Account {
             base, credential, ..
@@ -133,7 +133,7 @@ impl AzureClient {
         format!("azblob {base} {}", credential.fingerprint())
     }
 
-    /// Names the container, for records of unfinished uploads.
+    /// Returns the name of the container, for records of unfinished uploads.
     pub(super) fn place(&self) -> String {
         format!("{}/{}", self.account.base, self.container)
     }
@@ -146,7 +146,7 @@ impl AzureClient {
         &self.container
     }
 
-    /// The address of `key` for people.
+    /// Returns the address of `key` for messages.
     pub(super) fn show(&self, key: &str) -> String {
         if key.is_empty() {
             return format!("azblob://{}", self.container);
@@ -162,7 +162,7 @@ impl AzureClient {
         About::writing(operation, self.show(key))
     }
 
-    /// The address of what lies at `container/key`, for the service itself to read from: with the
+    /// Returns the address of `container/key`, from which the service itself reads: with the
     /// signature, which makes it a secret.
     pub(super) fn source(&self, place: &str) -> String {
         let address = format!("{}/{}", self.account.base, encode(place.as_bytes(), true));
@@ -194,7 +194,7 @@ impl AzureClient {
         Uri::try_from(text).map_err(|cause| call.about.fail(ErrorKind::Invalid).cause(cause))
     }
 
-    /// What shows who we are, where that is no bearer token.
+    /// Returns the authorization header, unless the credential is a bearer token.
     fn authorization(&self, call: &Call<'_>, uri: &Uri) -> Result<Option<HeaderValue>> {
         let text = match &self.account.credential {
             Credential::Sas(_) | Credential::Token(_) | Credential::Nobody => return Ok(None),
@@ -218,10 +218,10 @@ impl AzureClient {
         Ok(Some(value))
     }
 
-    /// Makes the request and returns the answer.
+    /// Sends the request and returns the answer.
     ///
     /// # Errors
-    /// What the service refuses, by its code; as [`Web::send`].
+    /// Refusals of the service, by their code; errors of [`Web::send`].
     pub(super) async fn send(&self, mut call: Call<'_>) -> Result<Response<Incoming>> {
         let secs = i64::try_from(clock::unix_secs()).unwrap_or(i64::MAX);
         let date = dates::show_http(FileTime { secs, nanos: 0 });
@@ -259,27 +259,28 @@ impl AzureClient {
             && head.status == StatusCode::UNAUTHORIZED
             && token.forget(shown).await
         {
-            // The next attempt has another one.
+            // The next attempt uses a new one.
             return Err(about.fail(ErrorKind::Busy).cause("the token has ended"));
         }
         Err(refusal(&about, head.status, &head.headers, &body))
     }
 
-    /// Makes the request and reads the answer whole.
+    /// Sends the request and reads the whole answer.
     ///
     /// # Errors
-    /// As [`AzureClient::send`].
+    /// Errors of [`AzureClient::send`].
     pub(super) async fn ask(&self, call: Call<'_>) -> Result<(HeaderMap, Bytes)> {
         let about = call.about.clone();
         let (head, body) = self.send(call).await?.into_parts();
         Ok((head.headers, read_whole(body, &about).await?))
     }
 
-    /// Makes a request that stores something, and returns the headers of the answer. A page that says something else with success stores
-    /// nothing.
+    /// Sends a request that stores something, and returns the headers of the answer. A page with
+    /// another success status stores nothing.
     ///
     /// # Errors
-    /// As [`AzureClient::send`]; [`ErrorKind::Other`] for another success than the one that says that it is stored.
+    /// Errors of [`AzureClient::send`]; [`ErrorKind::Other`] for a success status other than the
+    /// one for stored.
     pub(super) async fn store(&self, call: Call<'_>) -> Result<HeaderMap> {
         let about = call.about.clone();
         let (head, body) = self.send(call).await?.into_parts();
@@ -296,10 +297,10 @@ impl AzureClient {
         Ok(head.headers)
     }
 
-    /// Asks for a page of names.
+    /// Requests a page of names.
     ///
     /// # Errors
-    /// As [`AzureClient::send`]; [`ErrorKind::Other`] for an answer that makes no sense.
+    /// Errors of [`AzureClient::send`]; [`ErrorKind::Other`] for an invalid answer.
     pub(super) async fn ask_page(&self, prefix: &str, query: &[(&str, &str)]) -> Result<Page> {
         let about = self.reading("list", prefix.trim_end_matches('/'));
         let mut call = Call::container("GET", about.clone())

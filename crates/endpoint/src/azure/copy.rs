@@ -1,4 +1,4 @@
-//! The service copies among the blobs of one account (Copy Blob).
+//! Copies by the service among the blobs of one account (Copy Blob).
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::{
     web::{About, content_length, text_of},
 };
 
-/// Between two looks at a copy that goes on.
+/// Interval between checks of a running copy.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks without progress before a copy is given up: 10 minutes.
+/// Checks without progress before a copy is given up: 10 minutes.
 const LOOKS_MAX: u32 = 600;
 
 /// Copies `from`, which is `container/key`, to `key`.
@@ -55,7 +55,7 @@ pub(super) async fn copy(
     check_held(client, key, spec, spec.size).await
 }
 
-/// Waits until the copy is whole.
+/// Waits until the copy is complete.
 async fn wait(client: &AzureClient, key: &str, mut state: HeaderMap, about: &About) -> Result<()> {
     let mut looks = 0;
     let mut progress = None;
@@ -95,7 +95,7 @@ async fn abort(client: &AzureClient, key: &str, id: &str) {
     let call = Call::new("PUT", key, client.writing("abort", key))
         .query(&[("comp", "copy"), ("copyid", id)])
         .header("x-ms-copy-action", "abort");
-    // It may have ended just now.
+    // The copy may just have ended.
     let _ = client.ask(call).await;
 }
 

@@ -1,4 +1,4 @@
-//! Listings of directories and trees, a page ahead of who reads them.
+//! Listings of directories and trees, one page ahead of the reader.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::{
     objects::{Circle, KeysListing, take_link},
 };
 
-/// What a mark is written as: the form, whether the listing is that of one directory, where it
-/// stands and which directories it told.
+/// Form of a written mark: the version, whether the listing is of one directory, its position and
+/// the directories it reported.
 const MARK_FORM: u8 = 1;
 
-/// Where a listing stands.
+/// Position of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum Stand {
     Start,
-    /// Behind a page; the service's marker asks for the next one.
+    /// After a page; the service's marker requests the next one.
     Behind(String),
     End,
 }
@@ -79,7 +79,7 @@ impl KeysListing for AzureListing {
 }
 
 impl AzureListing {
-    /// Asks for the next page, unless it is on its way or there is none.
+    /// Requests the next page, unless it is in flight or there is none.
     fn ask_ahead(&mut self) {
         if !self.flying.is_empty() || self.stand == Stand::End {
             return;
@@ -130,13 +130,14 @@ impl AzureListing {
     }
 }
 
-/// The directories told already whose names others may still begin with. Blobs of a directory come
-/// one after the other, but a blob that stands for one comes some names before them.
+/// Directories already reported with which later names may still begin. Blobs of a directory are
+/// contiguous, but a blob that stands for a directory comes some names before them.
 #[derive(Debug, Default)]
 struct Told(Vec<String>);
 
 impl Told {
-    /// What a page tells, directories before what they hold; `None` for names not below `prefix`.
+    /// Converts a page to entries, directories before their content; `None` for names not below
+    /// `prefix`.
     fn entries(&mut self, found: Vec<Found>, prefix: &str) -> Option<Vec<Entry>> {
         let mut entries = Vec::with_capacity(found.len());
         for found in found {
@@ -173,7 +174,7 @@ impl Told {
                 told.mtime = object.metadata.mtime;
                 told.mode = object.metadata.mode;
             }
-            // With bytes it is a name for them that no file system has: whoever copies says so.
+            // With bytes it has a name that no file system has; the copy reports it.
             if object.size == 0 {
                 return;
             }
@@ -194,12 +195,12 @@ impl Told {
         });
     }
 
-    /// Forgets directories that `name` does not begin with: nothing in them is still to come.
+    /// Forgets directories with which `name` does not begin: nothing in them is still to come.
     fn forget_but(&mut self, name: &str) {
         self.0.retain(|told| name.starts_with(&**told));
     }
 
-    /// Tells of a directory, unless that was done. Says whether it did.
+    /// Reports a directory, unless that was done. Returns whether it did.
     fn tell(&mut self, directory: &str, entries: &mut Vec<Entry>) -> bool {
         if self.0.iter().any(|told| told == directory) {
             return false;
@@ -214,7 +215,7 @@ impl Told {
 impl Listing for AzureListing {
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
         Box::pin(async {
-            // A page may hold nothing, and still another one follow.
+            // An empty page may be followed by another one.
             while let Some(page) = self.read_page().await? {
                 if !page.is_empty() {
                     return Ok(page);

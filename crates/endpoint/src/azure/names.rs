@@ -1,4 +1,4 @@
-//! Names Azure has no way to say, or would change ("Naming and referencing containers, blobs and
+//! Names that Azure can't hold, or would change ("Naming and referencing containers, blobs and
 //! metadata").
 
 /// Longest name of a blob, in characters.
@@ -7,7 +7,7 @@ const CHARS_MAX: usize = 1024;
 /// Most components of a name.
 const COMPONENTS_MAX: usize = 254;
 
-/// Why a blob can't have this name: it would not come back as it is.
+/// Returns the reason why a blob can't have this name: it would not come back unchanged.
 pub(super) fn refuses(key: &str) -> Option<&'static str> {
     if key
         .chars()

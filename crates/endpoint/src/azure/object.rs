@@ -1,4 +1,4 @@
-//! What the service says of a blob beside its bytes, what it is told to keep, and ranged reads.
+//! Headers and metadata of a blob, and range reads.
 
 use std::{ops::Range, sync::Arc};
 
@@ -19,32 +19,32 @@ const MTIME: &str = "x-ms-meta-mtime";
 const MODE: &str = "x-ms-meta-mode";
 const WHOLE_SUM: &str = "x-ms-meta-crc64nvme";
 const FOLDER: &str = "x-ms-meta-hdi_isfolder";
-/// The CRC-64/NVME of a request's body.
+/// Header with the CRC-64/NVME of a request's body.
 pub(super) const BODY_SUM: &str = "x-ms-content-crc64";
 
-/// What a blob keeps beside its bytes.
+/// Metadata of a blob.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Metadata {
     pub mtime: Option<FileTime>,
     pub mode: Option<u32>,
-    /// Of the whole blob, as who wrote it found it.
+    /// Checksum of the whole blob, as its writer computed it.
     pub checksum: Option<Checksum>,
-    /// It stands for a directory, as Azure's own tools mark them.
+    /// True if it stands for a directory, as Azure's own tools mark them.
     pub is_folder: bool,
 }
 
 impl Metadata {
-    /// The names that matter, whatever their case; nothing for others.
+    /// Returns the names that matter, in any case; empty for others.
     pub(super) fn known_name(name: &str) -> &'static str {
         let known = ["mtime", "mode", "crc64nvme", "hdi_isfolder"];
         let found = known.iter().find(|known| known.eq_ignore_ascii_case(name));
         found.copied().unwrap_or_default()
     }
 
-    /// Takes a value. One that makes no sense is not ours, and counts as none.
+    /// Adds a value. An invalid one is not ours, and counts as none.
     pub(super) fn add(&mut self, name: &str, text: &str) {
         match name {
-            // rclone writes the first, other tools of its kind the second.
+            // rclone writes the first, similar tools the second.
             "mtime" => {
                 self.mtime = dates::parse_rfc3339(text).or_else(|| text.parse().ok());
             }
@@ -66,7 +66,7 @@ impl Metadata {
     }
 }
 
-/// What a blob is told to keep; `whole` is the checksum of its bytes.
+/// Returns the metadata to keep with a blob; `whole` is the checksum of its bytes.
 pub(super) fn metadata_of(
     spec: &FileSpec,
     kind: Kind,
@@ -88,7 +88,7 @@ pub(super) fn metadata_of(
     headers
 }
 
-/// The same with the media type of what stands for a `kind`.
+/// Returns the metadata and the media type of a `kind`.
 pub(super) fn dressed(
     spec: &FileSpec,
     kind: Kind,
@@ -99,7 +99,7 @@ pub(super) fn dressed(
     headers
 }
 
-/// What the headers of an answer say of a blob.
+/// Returns the entry that an answer's headers describe.
 pub(super) fn entry_of(headers: &HeaderMap, size: u64, kind: Kind) -> Entry {
     let metadata = Metadata::of(headers);
     let stored = text_of(headers, "last-modified").and_then(dates::parse_http);
@@ -118,14 +118,14 @@ pub(super) fn entry_of(headers: &HeaderMap, size: u64, kind: Kind) -> Entry {
     }
 }
 
-/// A checksum as the service writes it: base64 of the little-endian bytes.
+/// Formats a checksum like the service: base64 of the little-endian bytes.
 pub(super) fn show_sum(sum: Checksum) -> String {
     let mut bytes = sum.to_be_bytes();
     bytes.reverse();
     base64_encode(&bytes)
 }
 
-/// What the service computed over the body it got, where it says so.
+/// Returns the checksum that the service computed over the received body, if it reports one.
 pub(super) fn sum_in(headers: &HeaderMap) -> Option<Checksum> {
     let bytes = base64_decode(text_of(headers, BODY_SUM)?).ok()?;
     let mut bytes: [u8; 8] = bytes.try_into().ok()?;
@@ -133,13 +133,14 @@ pub(super) fn sum_in(headers: &HeaderMap) -> Option<Checksum> {
     Some(Checksum::from_be_bytes(bytes))
 }
 
-/// The MD5 of a whole blob, which the service keeps where who wrote it told it or it came in one request.
+/// Returns the MD5 of a whole blob, which the service keeps if its writer sent it or it came in one
+/// request.
 fn md5_in(headers: &HeaderMap) -> Option<[u8; 16]> {
     let bytes = base64_decode(text_of(headers, "content-md5")?.trim()).ok()?;
     bytes.try_into().ok()
 }
 
-/// What was read is not what is kept.
+/// Returns the error for bytes that differ from the stored ones.
 pub(super) fn damaged(about: &About) -> Error {
     about
         .fail(ErrorKind::Corrupt)
@@ -148,7 +149,7 @@ pub(super) fn damaged(about: &About) -> Error {
         .status_is(Status::Temporary)
 }
 
-/// The MD5 of the bytes, as headers have it.
+/// Returns the MD5 of the bytes, as headers have it.
 pub(super) fn md5_of(data: &[Bytes]) -> String {
     let mut md5 = Md5::new();
     data.iter().for_each(|bytes| md5.update(bytes));
@@ -166,7 +167,7 @@ pub(super) struct ObjectReader {
     key: String,
     entry: Entry,
     checksum: Option<Checksum>,
-    /// With the MD5 of a blob that others wrote.
+    /// Spans, with the MD5 of a blob that others wrote.
     spans: Spans,
 }
 
@@ -217,7 +218,7 @@ impl Reader for ObjectReader {
         })
     }
 
-    /// Every range was asked for with `If-Match`, so all that is left is whether the bytes are right.
+    /// Checks only the bytes, since every range was requested with `If-Match`.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             match self.spans.is_other(self.entry.size) {

@@ -1,4 +1,4 @@
-//! A page of List Blobs.
+//! Pages of List Blobs.
 
 use super::object::Metadata;
 use crate::{
@@ -8,23 +8,23 @@ use crate::{
     xml::{Ended, walk},
 };
 
-/// What one request for names brought, in the service's order.
+/// Result of one request for names, in the service's order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub found: Vec<Found>,
-    /// Asks for the next page; nothing on the last.
+    /// Marker for the next page; none on the last.
     pub next: Option<String>,
 }
 
-/// A blob or, in a directory, a prefix.
+/// Blob or, in a directory, prefix.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Object(Listed),
-    /// What names were rolled up to, with its slash.
+    /// Prefix into which names were grouped, with its slash.
     Below(String),
 }
 
-/// A blob as a listing tells of it.
+/// Blob in a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
     pub key: String,
@@ -35,10 +35,10 @@ pub(super) struct Listed {
 }
 
 impl Page {
-    /// Reads the service's answer.
+    /// Parses the service's answer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Description of the fault.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let mut page = Self::default();
         let (mut object, mut sized) = (Listed::default(), false);
@@ -78,7 +78,7 @@ impl Page {
     }
 }
 
-/// A name; percent-encoded where it has characters XML has no way to say.
+/// Returns a name; the service percent-encodes characters that XML can't hold.
 fn name_in(ended: Ended<'_>) -> Result<String, String> {
     if !ended.encoded {
         return Ok(std::mem::take(ended.text));
@@ -87,7 +87,7 @@ fn name_in(ended: Ended<'_>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "a name that is not UTF-8".to_owned())
 }
 
-/// The names that matter, free of the document they stand in.
+/// Returns the names that matter, independent of their document's lifetime.
 fn known_name(name: &str) -> &'static str {
     match name {
         "Name" => "Name",

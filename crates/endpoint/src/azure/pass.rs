@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{BodySum, Errand, ErrorKind, FileTime, Pass, Result, clock, dates, web::encode};
 
-/// What is signed, in its order; what is not said is empty.
+/// Returns the text to sign, in its order; missing fields are empty.
 fn text_of(permission: &str, expiry: &str, resource: &str) -> String {
     let (start, identifier, address, protocol) = ("", "", "", "");
     let (snapshot, scope, answers) = ("", "", "\n\n\n\n");
@@ -23,7 +23,7 @@ fn text_of(permission: &str, expiry: &str, resource: &str) -> String {
     .join("\n")
 }
 
-/// As [`crate::Endpoint::pass`].
+/// Presigns a URL like [`crate::Endpoint::pass`].
 pub(super) fn pass(
     client: &AzureClient,
     key: &str,
@@ -43,7 +43,7 @@ pub(super) fn pass(
     };
     let permission = match errand {
         Errand::Read => "r",
-        // To create and to write over: what broke off is sent again.
+        // Create and write, since a broken upload is sent again.
         Errand::Write(_) => "cw",
     };
     let until_s = clock::unix_secs().saturating_add(lifetime.as_secs());

@@ -1,4 +1,4 @@
-//! What a refusal means: the one place that knows Azure's error codes.
+//! Meanings of refusals: the only place that knows Azure's error codes.
 
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
@@ -8,13 +8,13 @@ use crate::{
     web::{About, kind_of_status, refused, text_of},
 };
 
-/// The code of a refusal because another writer's blocks took the place of ours.
+/// Code of a refusal because another writer's blocks replaced ours.
 pub(super) const BLOCKS_GONE: &str = "InvalidBlockList";
 
-/// The code of a refusal because of a header that services like Azure's may not know.
+/// Code of a refusal because of a header that compatible services may not know.
 pub(super) const UNKNOWN_FEATURE: &str = "FeatureNotSupported";
 
-/// A refusal as the body tells it.
+/// Refusal in an answer's body.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Refusal {
@@ -24,7 +24,7 @@ struct Refusal {
     message: String,
 }
 
-/// The error an answer means that is no success. Its code is in the context as `code`.
+/// Returns the error that an unsuccessful answer means. Its code is in the context as `code`.
 pub(super) fn refusal(
     about: &About,
     status: StatusCode,
@@ -41,7 +41,7 @@ pub(super) fn refusal(
         (code, message) => format!("{code}: {message}"),
     };
     let kind = match code {
-        // Azurite calls a wrong signature so.
+        // Azurite reports a wrong signature this way.
         "AuthorizationFailure" if message.contains("failed to authenticate") => {
             kind_of(status, "AuthenticationFailed")
         }
@@ -49,7 +49,7 @@ pub(super) fn refusal(
     };
     let error = refused(about, status, headers, kind, cause);
     let error = if error.kind() == ErrorKind::Corrupt {
-        // On the way: another attempt sends the bytes again.
+        // Damaged in transit: another attempt sends the bytes again.
         error.status_is(Status::Temporary)
     } else {
         error
@@ -60,18 +60,18 @@ pub(super) fn refusal(
     }
 }
 
-/// Whether an error has this code.
+/// Returns whether an error has this code.
 pub(super) fn has_code(error: &Error, code: &str) -> bool {
     let mut context = error.context().iter();
     context.any(|(key, value)| *key == "code" && value == code)
 }
 
-/// What people try when credentials are not believed, or allow too little.
+/// Hint for rejected or insufficient credentials.
 const CHECK_KEY: &str = "check the account and its key or token, and this machine's clock";
 const CHECK_RIGHTS: &str = "check what these credentials allow";
 
-/// What codes mean, and what to try ("Common REST API error codes", "Blob service error codes").
-/// Those that are missing mean what their status does.
+/// Meanings of codes, and hints ("Common REST API error codes", "Blob service error codes"). Other
+/// codes mean what their status does.
 #[rustfmt::skip]
 const CODES: [(&str, ErrorKind, &str); 35] = [
     ("ContainerNotFound", ErrorKind::NotFound, "create the container first"),
@@ -111,12 +111,12 @@ const CODES: [(&str, ErrorKind, &str); 35] = [
     ("OutOfRangeInput", ErrorKind::Unsupported, "rename it"),
 ];
 
-/// Blocks of one name have to have ids of one length.
+/// Blocks of one name must have ids of one length.
 const OTHER_BLOCKS: &str =
     "another program left an unfinished upload of this name, which Azure forgets after a week";
 
 fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
-    // The source of a copy: what is not there is told apart from what can't be read from there.
+    // Source of a copy: a missing one is distinguished from an unreadable one.
     if code == "CannotVerifyCopySource" && status != StatusCode::NOT_FOUND {
         return (ErrorKind::Unsupported, "");
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use reqsign_core::hash::base64_hmac_sha256;
 
-/// Headers with a place of their own in what is signed, in that order.
+/// Headers with a place of their own in the signed text, in that order.
 const PLACES: [&str; 11] = [
     "content-encoding",
     "content-language",
@@ -19,17 +19,17 @@ const PLACES: [&str; 11] = [
     "range",
 ];
 
-/// What is signed of a request.
+/// Signed fields of a request.
 pub(super) struct Signed<'a> {
     pub method: &'static str,
-    /// The path of the request, as sent.
+    /// Path of the request, as sent.
     pub path: &'a str,
     pub query: &'a [(&'a str, &'a str)],
     pub headers: &'a [(&'static str, String)],
     pub body_len: u64,
 }
 
-/// The value of the header `authorization`.
+/// Returns the value of the header `authorization`.
 pub(super) fn authorization(account: &str, key: &[u8], signed: &Signed<'_>) -> String {
     let signature = base64_hmac_sha256(key, text_of(account, signed).as_bytes());
     format!("SharedKey {account}:{signature}")
@@ -43,7 +43,7 @@ fn text_of(account: &str, signed: &Signed<'_>) -> String {
     };
     for name in PLACES {
         match name {
-            // From version 2015-02-21 on nothing stands for 0.
+            // From version 2015-02-21 on 0 is written as an empty text.
             "content-length" if signed.body_len > 0 => {
                 let _ = write!(text, "{}", signed.body_len);
             }

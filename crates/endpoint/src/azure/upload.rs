@@ -1,7 +1,7 @@
-//! An upload in blocks, as [`crate::objects::Upload`] continues it.
+//! Upload in blocks, as [`crate::objects::Upload`] continues it.
 //!
-//! Azure knows no uploads, only blocks of a name that nobody committed. So a block's id says which
-//! upload it is of, and which block. Committing forgets those of others, and so does Azure after a week.
+//! Azure knows no uploads, only uncommitted blocks of a name. So a block's id names its upload and
+//! its index. Committing discards the blocks of other uploads, and so does Azure after a week.
 
 use std::{
     collections::HashMap,
@@ -27,32 +27,33 @@ use crate::{
     xml::walk,
 };
 
-/// Blocks Azure takes for one blob ("Scalability and performance targets for Blob storage"); those
-/// of unknown length reach 2.2 TiB.
+/// Most blocks that Azure accepts for one blob ("Scalability and performance targets for Blob
+/// storage"); those of unknown length reach 2.2 TiB.
 static LIMITS: Limits = Limits {
     segments_max: 50_000,
     growth: &[(1_000, 16), (2_000, 32), (47_000, 48)],
 };
 
-/// The largest blob: as many blocks of 4000 MiB.
+/// Largest blob: as many blocks of 4000 MiB.
 pub(super) const OBJECT_BYTES_MAX: u64 = LIMITS.segments_max * (4000 << 20);
 
-/// A blob on its way.
+/// Blob being uploaded.
 pub(crate) struct Blocks {
     client: Arc<AzureClient>,
     key: String,
     spec: FileSpec,
-    /// What its blocks have in their ids, and no other upload's.
+    /// Word that the ids of its blocks contain, and no other upload's.
     word: String,
 }
 
-/// The id of block `index` of the upload that `word` stands for. All ids of a blob have to be of one length.
+/// Returns the id of block `index` of the upload that `word` stands for. All ids of a blob must
+/// have one length.
 fn block_id(word: &str, index: u64) -> String {
     base64_encode(format!("{word}{index:08}").as_bytes())
 }
 
 impl Blocks {
-    /// The uncommitted blocks of the name, with their sizes.
+    /// Returns the uncommitted blocks of the name, with their sizes.
     async fn list(&self) -> Result<HashMap<String, u64>> {
         let about = self.client.writing("continue", &self.key);
         let call = Call::new("GET", &self.key, about.clone())
@@ -67,7 +68,7 @@ impl Blocks {
         }
     }
 
-    /// The list of blocks the blob is made of.
+    /// Returns the list of the blob's blocks.
     fn order(&self, segments: &[Segment<Checksum>]) -> String {
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
         for segment in segments {
@@ -79,7 +80,7 @@ impl Blocks {
     }
 }
 
-/// The blocks an answer lists, with their sizes.
+/// Returns the blocks that an answer lists, with their sizes.
 fn blocks_in(body: &[u8]) -> Result<HashMap<String, u64>, String> {
     let known = |name: &str| match name {
         "BlockList" => "BlockList",
@@ -150,7 +151,7 @@ impl Segments for Blocks {
         self.client.show(&self.key)
     }
 
-    /// Sends one block as it comes.
+    /// Sends one block as it arrives.
     async fn send(&self, index: u64, len: u64, body: ByteStream) -> Result<(Checksum, Checksum)> {
         let summer = Arc::new(Mutex::new(Summer::default()));
         let summing = Arc::clone(&summer);
@@ -168,7 +169,8 @@ impl Segments for Blocks {
             .body(Sent::stream(Box::pin(body), len));
         let headers = self.client.store(call).await?;
         let sum = summer.lock().unwrap_or_else(PoisonError::into_inner).sum();
-        // The sum of a stream is known too late to be sent with it; the service says what it got.
+        // The checksum of a stream is known too late to be sent with it; the service reports its
+        // own.
         if sum_in(&headers).is_some_and(|found| found != sum) {
             return Err(about
                 .fail(ErrorKind::Corrupt)
@@ -205,7 +207,7 @@ impl Segments for Blocks {
         Metadata::of(&head.headers).checksum == Some(whole)
     }
 
-    /// Blocks can't be taken back without making the name visible: Azure forgets them after a week.
+    /// Blocks can't be removed without making the name visible: Azure discards them after a week.
     async fn discard(&self) {}
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn fetch(
     if !is_right {
         return Err(damaged(&about));
     }
-    // All of it came: a body without a length says itself where it ends.
+    // Everything arrived: a body without a length marks its own end.
     let size = data.iter().map(|bytes| bytes.len() as u64).sum();
     Ok(Whole {
         entry: entry_of(&head.headers, size, Kind::File),
@@ -95,7 +95,7 @@ pub(super) async fn store(
             }
         }
     }
-    // Emulators know MD5 alone; then the bytes are compared with their checksum here.
+    // Emulators only know MD5; then the bytes are compared with their checksum here.
     if sum_of(&data) != sum {
         let error = client.writing("write", key).fail(ErrorKind::Corrupt);
         return Err(error
@@ -113,7 +113,7 @@ fn tells_sum(headers: &HeaderMap) -> bool {
     sum_in(headers).is_some() || headers.contains_key("content-md5")
 }
 
-/// Whether the service says that it got these bytes. One that checks nothing tells their MD5.
+/// Returns whether the service confirms these bytes. One that checks nothing reports their MD5.
 fn got(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
     match (sum_in(headers), text_of(headers, "content-md5")) {
         (Some(found), _) => found == sum,

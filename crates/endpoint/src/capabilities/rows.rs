@@ -1,29 +1,29 @@
-//! What endpoints can do, told to people and programs: a row for each thing that may be asked.
+//! Capabilities for people and programs: a row for each one.
 
 use posthaste_types::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::Capabilities;
 
-/// One thing an endpoint can or can't do.
+/// Value of a capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
-    /// Whether it can.
+    /// Yes or no.
     Can(bool),
-    /// How many.
+    /// Number.
     Count(u64),
-    /// How many bytes; none where there is no limit, or no such thing.
+    /// Number of bytes; none without a limit, or without the feature.
     Size(Option<u64>),
-    /// A step in nanoseconds; none where nothing is kept.
+    /// Step in nanoseconds; none if nothing is kept.
     Step(Option<u32>),
-    /// Some names.
+    /// List of names.
     Words(&'static [&'static str]),
-    /// One name.
+    /// Name.
     Word(&'static str),
 }
 
 impl Cell {
-    /// For people.
+    /// Formats it for people.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -44,7 +44,7 @@ impl Cell {
         }
     }
 
-    /// For programs.
+    /// Formats it for programs.
     #[must_use]
     pub fn json(&self) -> Value {
         match self {
@@ -58,16 +58,16 @@ impl Cell {
     }
 }
 
-/// One thing that may be asked about endpoints.
+/// Capability, as a row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// For people.
+    /// Name for people.
     pub name: &'static str,
-    /// For programs; ends in its unit.
+    /// Key for programs; ends in its unit.
     pub key: &'static str,
-    /// What it means.
+    /// Meaning.
     pub legend: &'static str,
-    /// What holds for an endpoint.
+    /// Function that returns its value for an endpoint.
     pub of: fn(&Capabilities) -> Cell,
 }
 
@@ -85,7 +85,7 @@ const fn row(
     }
 }
 
-/// All that may be asked.
+/// All capabilities.
 pub const ROWS: &[Row] = &[
     row("names", "names", "what names may be made of", |can| {
         Cell::Word(match (can.byte_names, can.ascii_names) {
@@ -213,7 +213,7 @@ pub const ROWS: &[Row] = &[
     ),
 ];
 
-/// All that holds for an endpoint, by key.
+/// Returns all capabilities of an endpoint, by key.
 #[must_use]
 pub fn told(can: &Capabilities) -> Map<String, Value> {
     let scheme = ("scheme".to_owned(), json!(can.scheme));

@@ -1,24 +1,25 @@
-//! CRCs of parts composed into that of the whole: a file has thousands of segments, and the general
-//! library takes a tenth of a millisecond for each.
+//! Composition of CRCs: those of segments give that of the whole. A file has thousands of segments,
+//! and the general library takes a tenth of a millisecond for each.
 //!
-//! Moving a remainder `n` bytes on is multiplying it with `x^8n` modulo the polynomial, which takes a
-//! multiplication for each bit of `n` once all `x^2^k` are known (Adler, zlib's `crc32_combine_op`).
+//! Moving a remainder `n` bytes on multiplies it with `x^8n` modulo the polynomial. That takes a
+//! multiplication for each bit of `n` once all `x^2^k` are known (Adler, zlib's
+//! `crc32_combine_op`).
 
 /// Powers for lengths of up to 2^64 bytes: the first three bits count those of a byte.
 const POWERS: usize = 64 + 3;
 
-/// A field of remainders, bit-reversed as both our CRCs are.
+/// Field of remainders, bit-reversed like both our CRCs.
 pub(super) struct Field {
-    /// The polynomial without its highest power.
+    /// Polynomial without its highest power.
     polynomial: u64,
-    /// The bit that stands for `x^0`.
+    /// Bit that stands for `x^0`.
     one: u64,
     /// `x^2^k` for each `k`.
     powers: [u64; POWERS],
 }
 
 impl Field {
-    /// That of a polynomial with so many bits.
+    /// Creates the field of a polynomial with so many bits.
     pub(super) const fn new(polynomial: u64, bits: u32) -> Self {
         let one = 1 << (bits - 1);
         let mut field = Self {
@@ -48,7 +49,7 @@ impl Field {
         product
     }
 
-    /// The CRC of what has `first`, followed by `next_len` bytes that have `next`.
+    /// Returns the CRC of bytes with CRC `first`, followed by `next_len` bytes with CRC `next`.
     pub(super) fn then(&self, first: u64, next: u64, next_len: u64) -> u64 {
         let mut moved = first;
         let mut rest = next_len;

@@ -1,5 +1,5 @@
-//! CRC-32C (Castagnoli), which Google Cloud Storage keeps for every object. It composes as ours does,
-//! and costs little beside it: both are summed while the bytes are in the cache.
+//! CRC-32C (Castagnoli), which Google Cloud Storage keeps for every object. It composes like ours,
+//! and costs little beside it: both are computed while the bytes are in the cache.
 
 use std::fmt;
 
@@ -10,39 +10,39 @@ use super::compose::Field;
 
 static FIELD: Field = Field::new(0x82f6_3b78, 32);
 
-/// The CRC-32C of some bytes.
+/// CRC-32C of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Crc32c(u32);
 
 impl Crc32c {
-    /// That of no bytes.
+    /// CRC-32C of no bytes.
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// That of these bytes followed by `next_len` bytes whose checksum is `next`.
+    /// Returns the CRC-32C of these bytes followed by `next_len` bytes whose checksum is `next`.
     pub(crate) fn then(self, next: Self, next_len: u64) -> Self {
         let sum = FIELD.then(self.0.into(), next.0.into(), next_len);
         Self::of_low_bits(sum)
     }
 
-    /// That of bytes in pieces.
+    /// Computes the CRC-32C of bytes in pieces.
     pub(crate) fn of_pieces(pieces: &[Bytes]) -> Self {
         let mut summer = Crc32cSummer::default();
         pieces.iter().for_each(|piece| summer.add(piece));
         summer.sum()
     }
 
-    /// As stores write it: base64 of the big-endian bytes.
+    /// Formats it like stores: base64 of the big-endian bytes.
     pub(crate) fn to_base64(self) -> String {
         reqsign_core::hash::base64_encode(&self.0.to_be_bytes())
     }
 
-    /// Reads what [`Crc32c::to_base64`] writes.
+    /// Parses the output of [`Crc32c::to_base64`].
     pub(crate) fn from_base64(text: &str) -> Option<Self> {
         let bytes = reqsign_core::hash::base64_decode(text).ok()?;
         Some(Self(u32::from_be_bytes(bytes.try_into().ok()?)))
     }
 
-    /// Reads the eight hexadecimal digits [`fmt::Display`] writes.
+    /// Parses the eight hexadecimal digits that [`fmt::Display`] writes.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         if text.len() != 8 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
@@ -68,7 +68,7 @@ impl fmt::Debug for Crc32c {
     }
 }
 
-/// Sums bytes as they pass.
+/// Incremental CRC-32C of bytes as they pass.
 #[derive(Debug)]
 pub struct Crc32cSummer(Digest);
 
@@ -84,7 +84,7 @@ impl Crc32cSummer {
         self.0.update(bytes);
     }
 
-    /// The checksum so far.
+    /// Returns the checksum so far.
     #[must_use]
     pub fn sum(&self) -> Crc32c {
         Crc32c::of_low_bits(self.0.finalize())

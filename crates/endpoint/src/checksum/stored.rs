@@ -1,4 +1,4 @@
-//! The checksum that a store keeps of a whole file, whichever of three it is.
+//! Checksum that a store keeps of a whole file, of any of three kinds.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use md5::{Digest as _, Md5};
 use super::{Checksum, Crc32c, Crc32cSummer, Summer};
 use crate::{Error, ErrorKind, Locus, Reader, Result};
 
-/// What a store says the checksum of a whole file is, or what some of its bytes come to.
+/// Checksum of a whole file at a store, or of some of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredSum {
-    /// Ours.
+    /// CRC-64/NVME, ours.
     Crc64(Checksum),
-    /// What Google keeps of every object, and S3 of those that others put there.
+    /// CRC-32C, which Google keeps of every object, and S3 of those that others stored.
     Crc32c(Crc32c),
-    /// What S3 keeps of objects that were put in one request, and Azure of those that its own tools wrote. It adds up to nothing: a
-    /// whole file is summed from its start to its end.
+    /// MD5, which S3 keeps of objects stored in one request, and Azure of those that its own tools
+    /// wrote. It does not compose: a whole file is hashed from its start to its end.
     Md5([u8; 16]),
 }
 
 impl StoredSum {
-    /// Whether the checksums of pieces add up to that of the whole.
+    /// Returns whether checksums of pieces compose to that of the whole.
     #[must_use]
     pub fn adds_up(self) -> bool {
         match self {
@@ -29,13 +29,13 @@ impl StoredSum {
         }
     }
 
-    /// Whether two stores say of one file what can't both be.
+    /// Returns whether two stores report contradictory checksums of one file.
     #[must_use]
     pub fn contradicts(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other) && self != other
     }
 
-    /// What sums bytes in the same way.
+    /// Returns the incremental form of this kind.
     #[must_use]
     pub fn summer(self) -> StoredSummer {
         match self {
@@ -45,10 +45,10 @@ impl StoredSum {
         }
     }
 
-    /// Sees that the whole of a file, which people call `shown`, came to this.
+    /// Checks that a whole file, `shown` in messages, has this checksum.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when it did not.
+    /// [`ErrorKind::Corrupt`] if it does not.
     pub fn expect(self, found: Self, shown: &str) -> Result<()> {
         if found == self {
             return Ok(());
@@ -59,8 +59,8 @@ impl StoredSum {
             .at(Locus::Source))
     }
 
-    /// The checksum of these bytes followed by `next_len` bytes whose checksum is `next`; none where they are not of one way, or of one
-    /// that does not add up.
+    /// Returns the checksum of these bytes followed by `next_len` bytes whose checksum is `next`;
+    /// none if their kinds differ, or do not compose.
     #[must_use]
     pub fn then(self, next: Self, next_len: u64) -> Option<Self> {
         match (self, next) {
@@ -71,14 +71,14 @@ impl StoredSum {
     }
 }
 
-/// Sums bytes as they pass.
+/// Incremental checksum of bytes as they pass.
 #[derive(Debug)]
 pub enum StoredSummer {
-    /// To [`StoredSum::Crc64`].
+    /// Computation of [`StoredSum::Crc64`].
     Crc64(Summer),
-    /// To [`StoredSum::Crc32c`].
+    /// Computation of [`StoredSum::Crc32c`].
     Crc32c(Crc32cSummer),
-    /// To [`StoredSum::Md5`].
+    /// Computation of [`StoredSum::Md5`].
     Md5(Md5),
 }
 
@@ -92,7 +92,7 @@ impl StoredSummer {
         }
     }
 
-    /// The checksum so far.
+    /// Returns the checksum so far.
     #[must_use]
     pub fn sum(&self) -> StoredSum {
         match self {
@@ -103,7 +103,7 @@ impl StoredSummer {
     }
 }
 
-/// Compares what is read of a file with the checksum that its store keeps.
+/// Comparison of the bytes read of a file with its store's checksum.
 #[derive(Debug)]
 pub struct Compared {
     wanted: StoredSum,
@@ -112,7 +112,8 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Begins to read a range of a file; none where nothing is kept of it, or nothing that some of the file tells anything of.
+    /// Begins to read a range of a file; none if the store keeps no checksum of it, or only one to
+    /// which a range contributes nothing.
     #[must_use]
     pub fn begin(reader: &dyn Reader, range: &Range<u64>) -> Option<Self> {
         let (wanted, size) = (reader.stored_sum()?, reader.entry().size);
@@ -129,10 +130,10 @@ impl Compared {
         self.summer.add(bytes);
     }
 
-    /// The checksum of what was read, which was this range of what people call `shown`.
+    /// Returns the checksum of the bytes read, which were this range of `shown`.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when it was the whole file and is not what its store keeps.
+    /// [`ErrorKind::Corrupt`] if it was the whole file and differs from its store's checksum.
     pub fn end(self, range: &Range<u64>, shown: &str) -> Result<StoredSum> {
         let found = self.summer.sum();
         if *range == (0..self.size) {
@@ -174,7 +175,7 @@ mod tests {
         let StoredSum::Md5(digest) = found else {
             panic!("{found:?}");
         };
-        // RFC 1321's own, of other tools.
+        // Values of RFC 1321 and of other tools.
         assert_eq!(digest[..4], [0x25, 0xf9, 0xe7, 0x94]);
         assert_eq!(found.then(found, 9), None);
         assert!(!found.adds_up() && found.contradicts(StoredSum::Md5([0; 16])));

@@ -1,14 +1,14 @@
-//! What AWS's own tools are set up with.
+//! Configuration of AWS's own tools.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use super::{home, variable};
 use crate::{Error, ErrorKind, Result};
 
-/// The settings of one section; what belongs to another setting is called `setting.name`.
+/// Settings of one section; one nested in another setting is called `setting.name`.
 type Settings = BTreeMap<String, String>;
 
-/// The name of the AWS profile in force.
+/// Returns the name of the AWS profile in force.
 fn aws_profile(chosen: Option<&str>) -> String {
     chosen
         .map(str::to_owned)
@@ -16,7 +16,7 @@ fn aws_profile(chosen: Option<&str>) -> String {
         .unwrap_or_else(|| "default".to_owned())
 }
 
-/// The AWS address and region in force, as AWS's own tools find them.
+/// Returns the AWS address and region in force, as AWS's own tools find them.
 pub(crate) fn aws_address(chosen: Option<&str>) -> (Option<String>, String) {
     let settings = aws_settings(&aws_profile(chosen)).unwrap_or_default();
     let services = |name: &String| section(&config()?, &format!("services {name}"));
@@ -28,8 +28,8 @@ pub(crate) fn aws_address(chosen: Option<&str>) -> (Option<String>, String) {
     (endpoint, region)
 }
 
-/// The address of S3 ("Service-specific endpoints" of the AWS SDKs): what is set for S3 before what is for all services, the
-/// environment before a profile.
+/// Returns the address of S3 ("Service-specific endpoints" of the AWS SDKs): the setting for S3
+/// before that for all services, the environment before a profile.
 fn endpoint_of(
     settings: &Settings,
     variable: impl Fn(&str) -> Option<String>,
@@ -45,14 +45,14 @@ fn endpoint_of(
         .or_else(|| variable("AWS_ENDPOINT_URL"))
         .or_else(|| services(settings.get("services")?)?.remove("s3.endpoint_url"))
         .or_else(|| setting("endpoint_url"))
-        // Not AWS's own, but that of a plug-in of its command line which many are told to use.
+        // Not AWS's own setting, but that of a common plug-in of its command line.
         .or_else(|| setting("s3.endpoint_url"))
 }
 
-/// The program and arguments that print the credentials of a profile, where it names one.
+/// Returns the program and arguments that print the credentials of a profile, if it names one.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a quotation that does not end.
+/// [`ErrorKind::Invalid`] for an unterminated quotation.
 pub(crate) fn aws_credential_process(chosen: Option<&str>) -> Result<Option<Vec<String>>> {
     let name = aws_profile(chosen);
     let settings = aws_settings(&name).unwrap_or_default();
@@ -65,7 +65,7 @@ pub(crate) fn aws_credential_process(chosen: Option<&str>) -> Result<Option<Vec<
     })
 }
 
-/// Certificates that AWS's own tools trust beside the system's.
+/// Returns certificates that AWS's own tools trust beside the system's.
 pub(crate) fn aws_ca_bundle(chosen: Option<&str>) -> Option<PathBuf> {
     let settings = || aws_settings(&aws_profile(chosen))?.remove("ca_bundle");
     variable("AWS_CA_BUNDLE")
@@ -73,7 +73,7 @@ pub(crate) fn aws_ca_bundle(chosen: Option<&str>) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Whether `~/.aws` knows the profile.
+/// Returns whether `~/.aws` knows the profile.
 pub(crate) fn aws_knows(name: &str) -> bool {
     aws_settings(name).is_some()
 }
@@ -86,7 +86,7 @@ fn read(variable_name: &str, default: &str) -> Option<String> {
     let path = variable(variable_name)
         .map(PathBuf::from)
         .or_else(|| Some(home()?.join(".aws").join(default)))?;
-    // The file may lie below the home directory, as AWS's own tools take it.
+    // The file may lie below the home directory, as AWS's own tools read it.
     let path = match path.strip_prefix("~") {
         Ok(below) => home()?.join(below),
         Err(_) => path,
@@ -110,7 +110,8 @@ fn aws_settings(name: &str) -> Option<Settings> {
     }
 }
 
-/// The settings of `[name]` or `[profile name]` in an AWS configuration file. Those that are empty are none.
+/// Returns the settings of `[name]` or `[profile name]` in an AWS configuration file. Empty ones
+/// count as unset.
 fn section(text: &str, name: &str) -> Option<Settings> {
     let mut found: Option<Settings> = None;
     let (mut inside, mut above) = (false, String::new());
@@ -142,7 +143,7 @@ fn section(text: &str, name: &str) -> Option<Settings> {
     found
 }
 
-/// Whether a title is that of the profile `name`, or is `name` word by word.
+/// Returns whether a title is that of the profile `name`, or equals `name` word by word.
 fn is_titled(title: &str, name: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let words = text.split_whitespace();

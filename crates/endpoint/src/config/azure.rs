@@ -1,27 +1,27 @@
-//! What Azure's own tools are set up with.
+//! Configuration of Azure's own tools.
 
 use super::{login::token_source, profiles::Profile, profiles::Secret, variable};
 use crate::{Error, ErrorKind, Result, web::bearer::TokenSource};
 
-/// A storage account and who we are to it, as far as somebody said.
+/// Storage account and the credentials for it, as far as configured.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AzureSettings {
     pub account: Option<String>,
-    /// Where the account's blobs are, without the container.
+    /// Address of the account's blobs, without the container.
     pub endpoint: Option<String>,
     pub key: Option<Secret>,
-    /// A shared access signature: what follows `?`.
+    /// Shared access signature: the query without its `?`.
     pub sas: Option<Secret>,
-    /// A bearer token.
+    /// Bearer token.
     pub token: Option<TokenSource>,
     pub anonymous: bool,
 }
 
 impl AzureSettings {
-    /// What a profile of this name says.
+    /// Reads the settings of a profile of this name.
     ///
     /// # Errors
-    /// As [`token_source`].
+    /// Errors of [`token_source`].
     pub(crate) fn of_profile(profile: &Profile, name: &str) -> Result<Self> {
         Ok(Self {
             account: profile.account.clone(),
@@ -33,8 +33,8 @@ impl AzureSettings {
         })
     }
 
-    /// What the environment says, under the names Azure's command line reads. A connection string
-    /// wins over single variables.
+    /// Reads the settings of the environment, under the names that Azure's command line reads. A
+    /// connection string wins over single variables.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for an unreadable connection string.
@@ -70,7 +70,8 @@ impl AzureSettings {
     }
 }
 
-/// Reads `DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=…` and the like.
+/// Parses `DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=…` and similar
+/// texts.
 fn parse_connection_string(text: &str) -> Option<AzureSettings> {
     let mut settings = AzureSettings::default();
     let (mut protocol, mut suffix) = ("https", None);
@@ -86,7 +87,7 @@ fn parse_connection_string(text: &str) -> Option<AzureSettings> {
             "BlobEndpoint" => settings.endpoint = Some(value.to_owned()),
             "DefaultEndpointsProtocol" => protocol = value,
             "EndpointSuffix" => suffix = Some(value),
-            // Of queues, tables and files.
+            // Settings of queues, tables and files.
             _ => {}
         }
     }

@@ -1,11 +1,11 @@
-//! What Google's own tools are set up with.
+//! Configuration of Google's own tools.
 
 use std::path::PathBuf;
 
 use super::{home, variable};
 
-/// The key file that Google's own tools would take: the one the environment names, or else the one
-/// `gcloud auth application-default login` left.
+/// Returns the key file that Google's own tools would use: the one that the environment names, or
+/// else the one that `gcloud auth application-default login` left.
 pub(crate) fn google_key_file() -> Option<PathBuf> {
     const LOGIN: &str = "application_default_credentials.json";
     let named = variable("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from);
@@ -16,7 +16,7 @@ pub(crate) fn google_key_file() -> Option<PathBuf> {
     })
 }
 
-/// Where a stand-in for Google's service listens, where the environment names one.
+/// Returns the address of an emulator of Google's service, if the environment names one.
 pub(crate) fn google_emulator() -> Option<String> {
     let address = variable("STORAGE_EMULATOR_HOST")?;
     if address.contains("://") {

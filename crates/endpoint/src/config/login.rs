@@ -1,4 +1,4 @@
-//! Who we are to web and FTP servers: a profile, the address's user, `~/.netrc`.
+//! Logins for web and FTP servers: from a profile, the address's user, or `~/.netrc`.
 
 use std::path::PathBuf;
 
@@ -15,22 +15,22 @@ use crate::{
 
 /// Credentials for a server.
 pub(crate) enum Login {
-    /// A user with a password.
+    /// User with a password.
     Password {
-        /// The user.
+        /// Name of the user.
         user: String,
-        /// The password.
+        /// Password.
         password: Secret,
     },
-    /// A bearer token.
+    /// Bearer token.
     Token(TokenSource),
 }
 
-/// The credentials for `host`: the profile's, else those `~/.netrc` has for it.
+/// Returns the credentials for `host`: the profile's, else those of `~/.netrc`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a profile nobody knows or half a pair;
-/// [`ErrorKind::PermissionDenied`] when others may read `~/.netrc`.
+/// [`ErrorKind::Invalid`] for an unknown profile or half a pair; [`ErrorKind::PermissionDenied`] if
+/// others may read `~/.netrc`.
 pub(crate) fn login_for(
     host: &str,
     user: Option<&str>,
@@ -61,10 +61,10 @@ pub(crate) fn login_for(
     netrc(host, user)
 }
 
-/// Where the profile's bearer tokens come from, if it says so.
+/// Returns the source of the profile's bearer tokens, if it names one.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for half of what a refresh token needs.
+/// [`ErrorKind::Invalid`] if a field for a refresh token is missing.
 pub(crate) fn token_source(profile: &Profile, name: &str) -> Result<Option<TokenSource>> {
     let wrong = |cause| Error::new(ErrorKind::Invalid, "use profile", name).cause(cause);
     if let Some(token) = &profile.token {
@@ -118,8 +118,8 @@ fn netrc(host: &str, user: Option<&str>) -> Result<Option<Login>> {
     }))
 }
 
-/// The entry for `host` in the text of a `.netrc` (the form is that of ftp(1)): words, `macdef` up
-/// to an empty line left out.
+/// Finds the entry for `host` in the text of a `.netrc` (in the form of ftp(1)): words, with
+/// `macdef` up to an empty line left out.
 fn find(text: &str, host: &str, wanted: Option<&str>) -> Option<(String, String)> {
     let mut kept = String::new();
     let mut in_macro = false;

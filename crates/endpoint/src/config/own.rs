@@ -1,5 +1,5 @@
-//! Profiles that somebody gives to a service for themselves. They hold for places over a network alone, and name nothing of the
-//! service's machine: no file, no program, no key of its user.
+//! Profiles that users give to a service for themselves. They are only for places over a network,
+//! and name nothing of the service's machine: no file, no program, no key of its user.
 
 use std::{collections::BTreeMap, ffi::OsStr};
 
@@ -11,16 +11,17 @@ use crate::{Error, ErrorKind, Location, Result};
 /// Longest value, in bytes: a token of a provider.
 const VALUE_BYTES_MAX: usize = 8 << 10;
 
-/// What opens the places of one scheme.
+/// Settings that open the places of one scheme.
 struct Kind {
     scheme: &'static str,
     settings: &'static [&'static str],
     secrets: &'static [&'static str],
-    /// All of one of these must be there, or others' credentials would be taken from the service's surroundings.
+    /// Sets of keys, one of which must be complete; otherwise the service would use credentials
+    /// from its own surroundings.
     enough: &'static [&'static [&'static str]],
 }
 
-/// What reading costs, wherever that is.
+/// Keys for the cost of reading, at any place.
 const PRICES: [&str; 2] = ["usd_per_gb_out", "usd_per_1000_gets"];
 
 const WEB: &[&[&str]] = &[
@@ -71,17 +72,19 @@ const KINDS: [Kind; 6] = [
     },
 ];
 
-/// Whether the value of a key of profiles is a secret.
+/// Returns whether the value of a key of profiles is a secret.
 #[must_use]
 pub fn is_secret(key: &str) -> bool {
     KINDS.iter().any(|kind| kind.secrets.contains(&key))
 }
 
-/// The profile that somebody gives for the places below `url`, from keys of [profiles](super::Profiles) and their values.
+/// Builds the profile for the places below `url` from keys of [profiles](super::Profiles) and their
+/// values.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for an address of the service's own machine or with a secret in it, for keys that places of its scheme don't
-/// have, and where those that show who asks are not all there. No value is quoted.
+/// [`ErrorKind::Invalid`] for an address on the service's own machine or with a secret in it, and
+/// for keys that places of its scheme don't have. Also for incomplete credentials. No value is
+/// quoted.
 pub fn own_profile(url: &str, settings: &BTreeMap<String, String>) -> Result<Profile> {
     let shown = url.split('?').next().unwrap_or_default();
     let wrong = |cause: String| Error::new(ErrorKind::Invalid, "use", shown).cause(cause);

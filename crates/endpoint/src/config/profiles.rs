@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::{FILE_BYTES_MAX, folder, refuse_open_to_others};
 use crate::{Error, ErrorKind, Location, Locus, Result, meant};
 
-/// A password, key or token: shown to nobody.
+/// Password, key or token, never shown.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(String);
@@ -21,7 +21,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The secret itself, for who is to be convinced by it.
+    /// Returns the secret itself, for authentication.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -33,97 +33,97 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How an FTP connection is protected.
+/// Protection of an FTP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TlsChoice {
-    /// After `AUTH TLS` (RFC 4217).
+    /// TLS after `AUTH TLS` (RFC 4217).
     Explicit,
-    /// From the first byte.
+    /// TLS from the first byte.
     Implicit,
 }
 
-/// A named place with credentials and caps. Which keys matter depends on the protocol; the list
-/// with examples is `docs/reference/profiles.md`.
+/// Named place with credentials and caps. The protocol decides which keys matter;
+/// `docs/reference/profiles.md` lists them with examples.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
-    /// What `NAME:path` stands for.
+    /// Address for which `NAME:path` stands.
     #[serde(deserialize_with = "address")]
     pub(crate) url: Option<String>,
-    /// What stands in for `url` when that fails for good.
+    /// Address that replaces `url` when that fails permanently.
     #[serde(deserialize_with = "address")]
     pub(crate) fallback: Option<String>,
-    /// Where standard input is parked when `url` can't take it.
+    /// Address where standard input is parked if `url` can't store it.
     #[serde(deserialize_with = "address")]
     pub(crate) park: Option<String>,
-    /// Most requests or connections under way at once.
+    /// Most requests or connections in progress at once.
     pub(crate) connections_max: Option<NonZeroU32>,
-    /// Most bytes a second, in both directions together.
+    /// Most bytes per second, in both directions together.
     #[serde(deserialize_with = "rate")]
     pub(crate) rate_max: Option<ByteRate>,
     /// Most requests begun in a second.
     pub(crate) requests_per_s_max: Option<NonZeroU32>,
-    /// What a gigabyte (10^9 bytes) that is read costs, in millionths of a dollar.
+    /// Cost of reading a gigabyte (10^9 bytes), in millionths of a dollar.
     #[serde(rename = "usd_per_gb_out", deserialize_with = "price")]
     pub(crate) egress_micro_usd: u64,
-    /// What a thousand GETs cost, in millionths of a dollar.
+    /// Cost of a thousand GETs, in millionths of a dollar.
     #[serde(rename = "usd_per_1000_gets", deserialize_with = "price")]
     pub(crate) get_micro_usd: u64,
     /// Certificates to trust beside the system's, in PEM.
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// Where the store listens; its owner's own address when absent. S3, Azure Blob, GCS.
+    /// Address of the store; that of its provider if absent. S3, Azure Blob, GCS.
     pub(crate) endpoint: Option<String>,
     pub(crate) region: Option<String>,
     pub(crate) access_key_id: Option<String>,
     pub(crate) secret_access_key: Option<Secret>,
     pub(crate) session_token: Option<Secret>,
 
-    /// Azure Blob's storage account.
+    /// Storage account of Azure Blob.
     pub(crate) account: Option<String>,
     pub(crate) account_key: Option<Secret>,
     pub(crate) sas_token: Option<Secret>,
 
-    /// A service account's key, as Google hands it out.
+    /// Key file of a service account, as Google hands it out.
     pub(crate) service_account_file: Option<PathBuf>,
-    /// Reads what is public without credentials. S3, GCS.
+    /// True to read public data without credentials. S3, GCS.
     pub(crate) anonymous: bool,
-    /// Who asks pays for it. S3.
+    /// True if the requester pays. S3.
     pub(crate) requester_pays: bool,
 
-    /// The key a relay must have, as it prints it.
+    /// Fingerprint of the key that a relay must have, as it prints it.
     pub(crate) fingerprint: Option<String>,
-    /// Where a copy of the relay's secret lies.
+    /// Path of a copy of the relay's secret.
     pub(crate) secret_file: Option<PathBuf>,
 
-    /// HTTP, WebDAV, FTP, SFTP.
+    /// User. HTTP, WebDAV, FTP, SFTP.
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
-    /// When FTP is protected, where the address doesn't say it.
+    /// Protection of FTP, if the address doesn't state it.
     pub(crate) tls: Option<TlsChoice>,
     /// Options for `ssh`, as `-o` takes them.
     pub(crate) ssh_options: Vec<String>,
-    /// A bearer token: HTTP, WebDAV, Azure Blob, GCS.
+    /// Bearer token: HTTP, WebDAV, Azure Blob, GCS.
     pub(crate) token: Option<Secret>,
-    /// A file that holds the bearer token of now, and a program that prints it: HTTP, WebDAV.
+    /// File that holds the current bearer token, and a program that prints it: HTTP, WebDAV.
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) token_command: Vec<String>,
-    /// What tokens are asked for with, and where: HTTP, WebDAV.
+    /// Credentials for requesting tokens, and the address: HTTP, WebDAV.
     pub(crate) refresh_token: Option<Secret>,
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<Secret>,
     pub(crate) token_uri: Option<String>,
-    /// Hosts that get the credentials too when the server sends us on to them; `.example.org` stands for all below it. They see
-    /// the credentials. HTTP, WebDAV.
+    /// Hosts that also get the credentials when the server redirects to them; `.example.org` stands
+    /// for all below it. They see the credentials. HTTP, WebDAV.
     pub(crate) credentials_for: Vec<String>,
 
-    /// What only a plug-in knows the meaning of.
+    /// Settings whose meaning only a plug-in knows.
     pub(crate) plugin: BTreeMap<String, Secret>,
 }
 
 impl Profile {
-    /// What a plug-in is told: every credential with its key, and its own keys.
+    /// Returns the settings for a plug-in: every credential with its key, and its own keys.
     pub(crate) fn for_plugin(&self) -> BTreeMap<String, String> {
         let plain = [
             ("endpoint", &self.endpoint),
@@ -178,10 +178,10 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteRate>, 
     }
 }
 
-/// Most that a gigabyte, or a thousand requests, may be said to cost, in dollars.
+/// Highest accepted price of a gigabyte, or of a thousand requests, in dollars.
 const USD_MAX: f64 = 1e6;
 
-/// A price: a number, or the text of one.
+/// Price: a number, or the text of one.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Usd {
@@ -206,31 +206,31 @@ fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     }
 }
 
-/// The profiles of one file.
+/// Profiles of one file.
 #[derive(Debug, Clone, Default)]
 pub struct Profiles {
     by_name: BTreeMap<String, Profile>,
 }
 
 impl Profiles {
-    /// The names, in order.
+    /// Returns the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)
     }
 }
 
-/// Reads the text of a `profiles.toml`.
+/// Parses the text of a `profiles.toml`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] with the line that is not understood, never with what it says: it may
-/// hold a secret.
+/// [`ErrorKind::Invalid`] with the number of the invalid line, never with its text, which may hold
+/// a secret.
 pub fn parse_profiles(text: &str) -> Result<Profiles> {
     let by_name: BTreeMap<String, Profile> = toml::from_str(text).map_err(|cause| {
         let line = cause.span().map_or(1, |span| {
             let before = text.as_bytes().get(..span.start).unwrap_or_default();
             before.iter().filter(|&&byte| byte == b'\n').count() + 1
         });
-        // The parser's message quotes values; these tell no more than what was expected.
+        // The parser's message quotes values; these only name what was expected.
         let safe = [
             "unknown field",
             "not an address",
@@ -264,19 +264,20 @@ fn invalid(cause: String) -> Error {
         .hint("see docs/reference/profiles.md")
 }
 
-/// The profile `name` of `file`, or of `~/.config/posthaste/profiles.toml`; `None` when it isn't
-/// there.
+/// Returns the profile `name` of `file`, or of `~/.config/posthaste/profiles.toml`; `None` if it
+/// isn't there.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] when others may read the file; [`ErrorKind::Invalid`].
+/// [`ErrorKind::PermissionDenied`] if others may read the file; [`ErrorKind::Invalid`].
 pub(crate) fn profile(file: Option<&Path>, name: &str) -> Result<Option<Profile>> {
     Ok(profiles(file)?.by_name.remove(name))
 }
 
-/// The profiles of `file`, or of `~/.config/posthaste/profiles.toml`; none where there is no file.
+/// Returns the profiles of `file`, or of `~/.config/posthaste/profiles.toml`; none if there is no
+/// file.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] when others may read the file; [`ErrorKind::Invalid`].
+/// [`ErrorKind::PermissionDenied`] if others may read the file; [`ErrorKind::Invalid`].
 pub fn profiles(file: Option<&Path>) -> Result<Profiles> {
     let usual = || Some(folder("XDG_CONFIG_HOME", ".config")?.join("posthaste/profiles.toml"));
     match file.map(Path::to_owned).or_else(usual) {
@@ -305,7 +306,7 @@ fn load_from(path: &Path) -> Result<Profiles> {
     parse_profiles(&text).map_err(|error| error.with("file", &shown))
 }
 
-/// An error about a profile nobody knows.
+/// Returns an error about an unknown profile.
 pub(crate) fn no_profile(name: &str) -> Error {
     let known = profiles(None).unwrap_or_default();
     let hint = "name one of ~/.config/posthaste/profiles.toml or ~/.aws/config";

@@ -12,11 +12,11 @@ use super::reply::Reply;
 pub(super) struct Features {
     /// MLST and MLSD, with sizes.
     pub(super) facts: bool,
-    /// Sets times: MFMT (draft-somers-ftp-mfxx).
+    /// MFMT (draft-somers-ftp-mfxx), which sets times.
     pub(super) set_time: bool,
-    /// Begins in the middle of a file: REST.
+    /// REST, which begins in the middle of a file.
     pub(super) restart: bool,
-    /// Reads a range: RANG (draft-bryan-ftp-range).
+    /// RANG (draft-bryan-ftp-range), which reads a range.
     pub(super) range: bool,
     /// Set if the server reports permission bits.
     pub(super) modes: bool,
@@ -119,7 +119,7 @@ fn kind_of(value: &str) -> Kind {
     }
 }
 
-/// Reads a time: `YYYYMMDDHHMMSS` in UTC, perhaps with a fraction.
+/// Parses a time: `YYYYMMDDHHMMSS` in UTC, perhaps with a fraction.
 fn time_of(text: &str) -> Option<FileTime> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.len() != 14 || !whole.bytes().all(|byte| byte.is_ascii_digit()) {

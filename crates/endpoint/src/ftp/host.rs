@@ -22,20 +22,20 @@ use crate::{
     reach::{REFUSED, REFUSED_HINT, Reach},
 };
 
-/// Longest to wait for a connection, over all addresses of a host.
+/// Timeout of a connection, over all addresses of a host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
-/// Longest to wait for an answer.
+/// Timeout of an answer.
 pub(super) const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Protection of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
-    /// Never.
+    /// None.
     Plain,
-    /// After `AUTH TLS` (RFC 4217).
+    /// TLS after `AUTH TLS` (RFC 4217).
     Explicit,
-    /// From the first byte.
+    /// TLS from the first byte.
     Implicit,
 }
 
@@ -154,7 +154,7 @@ impl Host {
     }
 }
 
-/// A connection, protected or not.
+/// Connection, protected or not.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}

@@ -19,7 +19,7 @@ use crate::{
     endpoint::{Boxed, Entry, Kind, Listing, join},
 };
 
-/// Listings up to this size stay in memory, in bytes: those of some ten thousand entries.
+/// Largest listing kept in memory, in bytes: some ten thousand entries.
 const MEMORY_BYTES_MAX: usize = 2 << 20;
 
 /// Longest line, in bytes: names are shorter, and facts few.
@@ -31,7 +31,7 @@ const PAGE_ENTRIES: usize = 512;
 /// Time without progress after which a connection counts as dead.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// A directory's entries, as lines.
+/// Entries of a directory, as lines.
 pub(super) struct FtpListing {
     remote: Arc<Remote>,
     full: Vec<u8>,
@@ -134,7 +134,7 @@ fn is_above(entry: &Entry, full: &[u8]) -> bool {
     entry.kind == Kind::Directory && is_named
 }
 
-/// Reads to the end: into memory, or a file nobody else sees.
+/// Reads to the end: into memory, or a file that nobody else sees.
 async fn take_in(mut data: Box<dyn Wire>) -> io::Result<Box<dyn AsyncBufRead + Send + Unpin>> {
     let mut memory = BytesMut::with_capacity(64 << 10);
     let mut file: Option<File> = None;

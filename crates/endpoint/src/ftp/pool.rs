@@ -1,4 +1,5 @@
-//! A few sessions with one server: each moves one file at a time, and servers allow a user few.
+//! Pool of a few sessions with one server: each moves one file at a time, and servers allow a user
+//! few.
 
 use std::{
     sync::{
@@ -23,7 +24,7 @@ pub(super) const SESSIONS_MAX: usize = 64;
 /// Idle time after which a session is checked before use.
 const ASKED_AFTER: Duration = Duration::from_secs(10);
 
-/// The sessions with a server.
+/// Sessions with a server.
 pub(super) struct Pool {
     host: Arc<Host>,
     gate: Arc<Gate>,
@@ -32,7 +33,7 @@ pub(super) struct Pool {
     open: AtomicUsize,
 }
 
-/// A session, back in the pool when this is dropped between two commands.
+/// Session that returns to the pool if this is dropped between two commands.
 pub(super) struct Lease {
     pool: Arc<Pool>,
     session: Option<Session>,

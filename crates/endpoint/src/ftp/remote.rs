@@ -1,4 +1,4 @@
-//! A place on a server: names, questions and small commands.
+//! Places on a server: names, queries and small commands.
 
 use std::{
     sync::{
@@ -21,13 +21,13 @@ use crate::{
     unkept::{Unkept, UnkeptCount},
 };
 
-/// Directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
+/// Most directories made above a missing one: no path is deeper (`PATH_MAX` / 2).
 const PARENTS_MAX: usize = 2048;
 
 /// Command that sets a mode.
 const CHMOD: &str = "SITE CHMOD";
 
-/// A path on a server.
+/// Path on a server.
 pub(super) struct Remote {
     pub(super) host: Arc<Host>,
     /// Root without a slash at the end: `/a/b`, empty for the server's root, `./a` or `.` below the
@@ -74,7 +74,7 @@ impl Remote {
     /// Returns the path as the server gets it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for names FTP has no way to say.
+    /// [`ErrorKind::Unsupported`] for names that FTP can't express.
     pub(super) fn full(&self, path: &[u8]) -> Result<Vec<u8>> {
         let full = match (&*self.root, path) {
             (b"", b"") => b"/".to_vec(),
@@ -130,7 +130,7 @@ impl Remote {
         reply.refusal(operation, self.show_full(full), locus)
     }
 
-    /// Asks a command about a path.
+    /// Sends a command about a path.
     pub(super) async fn ask(&self, command: &str, full: &[u8]) -> Result<Reply> {
         let mut lease = self.lease().await?;
         lease.session()?.ask(&line(command, full)).await
@@ -264,7 +264,7 @@ impl Remote {
         self.unkept.add(unkept);
     }
 
-    /// Fails unless the server holds all.
+    /// Fails unless the server holds all bytes.
     pub(super) fn expect_size(&self, full: &[u8], found: u64, size: u64) -> Result<()> {
         if found == size {
             return Ok(());
@@ -284,7 +284,7 @@ impl Remote {
         if !error.is_temporary() {
             return Err(error);
         }
-        // The answer may be lost and not the deed.
+        // The answer may be lost although the rename succeeded.
         match self.has_moved(partial, full, spec).await {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(Error::new(error.kind(), "write", self.show_full(full))
@@ -360,7 +360,7 @@ impl Remote {
         Ok(is_size && spec.mtime.is_some() && secs(there.mtime) == secs(spec.mtime))
     }
 
-    /// Gives a file its name when the server's answer to RNFR is `reply`. A directory is never
+    /// Gives a file its name if the server's answer to RNFR is `reply`. A directory is never
     /// replaced.
     async fn rename(
         &self,

@@ -8,17 +8,17 @@ pub(super) const REPLY_BYTES_MAX: usize = 64 << 10;
 /// Longest reported excerpt of an answer, in characters.
 const EXCERPT_CHARS_MAX: usize = 160;
 
-/// An answer.
+/// Answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) code: u16,
-    /// Its lines, without the code.
+    /// Lines, without the code.
     pub(super) lines: Vec<Vec<u8>>,
     /// Subject of the command that it answers.
     pub(super) about: Vec<u8>,
 }
 
-/// Reads an answer line by line.
+/// Reader of an answer, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     code: Option<u16>,
@@ -26,12 +26,12 @@ pub(super) struct Reading {
     bytes: usize,
 }
 
-/// Why an answer is none.
+/// Error for an invalid answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Nonsense;
 
 impl Reading {
-    /// Takes a line without its end; gives the answer when it is whole.
+    /// Accepts a line without its end; returns the answer when it is complete.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<Option<Reply>, Nonsense> {
         self.bytes += line.len();
         if self.bytes > REPLY_BYTES_MAX {

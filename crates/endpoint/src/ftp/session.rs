@@ -22,28 +22,28 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
-/// Longest to wait for the second of two answers when the first is there, beside a round trip: a
-/// server that loses a command says nothing.
+/// Timeout of the second of two answers after the first, beside a round trip: a server that loses a
+/// command stays silent.
 const SECOND_WITHIN: Duration = Duration::from_secs(3);
 
 /// Longest wait until a server has stored its input.
 const STORED_WITHIN: Duration = Duration::from_secs(600);
 
-/// TLS sessions remembered for one login: servers give two with each connection.
+/// Most TLS sessions remembered for one login: servers give two with each connection.
 const TLS_SESSIONS: usize = 16;
 
-/// A login.
+/// Login session.
 pub(super) struct Session {
     host: Arc<Host>,
     tls: Option<Arc<ClientConfig>>,
     wire: BufReader<Box<dyn Wire>>,
     peer: IpAddr,
     pub(super) features: Features,
-    /// The way there and back, as connecting took it.
+    /// Round trip time, as measured while connecting.
     pub(super) round_trip: Duration,
-    /// Answers still to come: between two commands none.
+    /// Pending answers: none between two commands.
     awaited: VecDeque<Vec<u8>>,
-    /// The server hangs up.
+    /// True if the server hangs up.
     is_over: bool,
     /// Time of its last use.
     pub(super) used: Instant,
@@ -160,7 +160,7 @@ impl Session {
         self.features = Features::read(&features);
         self.expect(binary, "set up")?;
         if self.features.utf8 {
-            // Most servers need no telling.
+            // Most servers use UTF-8 anyway.
             let _ = self.ask(b"OPTS UTF8 ON").await?;
         }
         Ok(true)
@@ -178,7 +178,7 @@ impl Session {
         self.awaited.is_empty() && !self.is_over
     }
 
-    /// Sends a command and reads the answer. The caller made sure that it is one line.
+    /// Sends a command and reads the answer. The caller ensures that it is one line.
     pub(super) async fn ask(&mut self, command: &[u8]) -> Result<Reply> {
         self.tell(&[command]).await?;
         self.answer(ANSWERED_WITHIN).await
@@ -422,7 +422,7 @@ fn passive_port(text: &str) -> Option<u16> {
     }
 }
 
-/// Reads lines as all that they can be, for [`crate::fuzzing`].
+/// Reads lines as every possible kind, for [`crate::fuzzing`].
 pub(crate) fn try_lines(data: &[u8]) {
     let mut reading = super::reply::Reading::default();
     for line in data.split(|byte| *byte == b'\n') {

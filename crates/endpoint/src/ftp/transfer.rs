@@ -1,4 +1,4 @@
-//! Bytes of files on data connections.
+//! Transfers of file content on data connections.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A file on its way here.
+/// File being received.
 pub(super) struct Download {
     remote: Arc<Remote>,
     lease: Lease,
@@ -53,7 +53,7 @@ pub(super) struct Download {
 }
 
 impl Download {
-    /// Asks how the file looks as soon as all of it is here.
+    /// Requests the file's facts as soon as all of it is here.
     pub(super) fn look(&mut self) {
         self.looks = self.is_exact;
     }
@@ -107,8 +107,8 @@ impl Download {
         };
         let mut ends_here = self.is_exact;
         if self.is_exact {
-            // A close that TLS doesn't announce is none of our business: the length was right. With
-            // TLS, ProFTPD fills its last block beyond the range that was asked for.
+            // A close that TLS doesn't announce is harmless, since the length was right. With TLS,
+            // ProFTPD fills its last block beyond the requested range.
             let mut rest = [0; 16];
             let read = timeout(STALLED_AFTER, data.read(&mut rest)).await;
             ends_here = !matches!(read, Ok(Ok(beyond)) if beyond > 0);
@@ -127,7 +127,7 @@ impl Download {
             let session = self.lease.session()?;
             let looks = self.looks && !session.is_lockstep();
             if looks {
-                // The server has sent all and so listens again.
+                // The server has sent all and listens again.
                 session.tell(&[&line("MLST", &self.full)]).await?;
             }
             let reply = session.ended().await?;
@@ -179,7 +179,7 @@ impl Download {
 }
 
 impl Remote {
-    /// Streams a range of the file at `full`, of which `size` bytes are there.
+    /// Streams a range of the file at `full`, of which `size` bytes exist.
     pub(super) async fn read(
         self: &Arc<Self>,
         full: Vec<u8>,
@@ -354,7 +354,7 @@ fn stalled() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "nothing was taken for a minute")
 }
 
-/// A file open for ranged reads: each has a data connection of its own.
+/// File open for range reads: each has a data connection of its own.
 pub(super) struct FtpReader {
     pub(super) remote: Arc<Remote>,
     pub(super) full: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Large files written to a server: one segment after the other under a hidden name, noted here,
-//! renamed when all are there.
+//! Writing of large files: segments one after the other under a hidden name, noted here, renamed
+//! when all are stored.
 
 use std::{
     ops::Range,
@@ -18,7 +18,7 @@ use crate::{
 /// Bytes of a segment, and so the loss in a crash.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// A large file being written to a server.
+/// Large file being written to a server.
 pub(super) struct FtpWriter {
     remote: Arc<Remote>,
     full: Vec<u8>,
@@ -53,7 +53,7 @@ pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -
 }
 
 impl FtpWriter {
-    /// Continues the unfinished copy of the same source, or starts one.
+    /// Continues the unfinished copy of this source, or starts one.
     pub(super) async fn start(remote: Arc<Remote>, full: Vec<u8>, spec: &FileSpec) -> Result<Self> {
         let path = ledger_path(&remote, &full, spec);
         let claim = Claim::take(&path).map_err(|cause| unnoted(&path, cause))?;

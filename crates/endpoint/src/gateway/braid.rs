@@ -1,4 +1,4 @@
-//! Further connections that carry one stream over the segment between two gateways.
+//! Braids: further connections that carry one stream over the segment between two gateways.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 /// Most connections that carry one stream over one segment. So many at 60 ms and 0.1 % loss give
 /// CUBIC some 120 Mbit/s; a stream that needs more of them needs another congestion control.
 pub const CONNECTIONS_MAX: u8 = 16;
-/// The header that says how many may, in question and answer.
+/// Header with the number of allowed connections, in request and answer.
 pub const CONNECTIONS_HEADER: &str = "Posthaste-Connections";
-/// The header of the answer with the name under which others join.
+/// Header of the answer with the name under which others join.
 pub(crate) const BRAID_HEADER: &str = "Posthaste-Braid";
 
 /// A gateway's name for a stream that several connections carry: random, so that nobody guesses it.
@@ -62,9 +62,9 @@ impl FromStr for BraidId {
 /// A gateway's facts about a stream that several connections may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Braid {
-    /// Its name.
+    /// Name of the braid.
     pub id: BraidId,
-    /// Connections in all, the first among them: 2 to [`CONNECTIONS_MAX`].
+    /// Connections in all, including the first: 2 to [`CONNECTIONS_MAX`].
     pub connections: u8,
 }
 

@@ -1,4 +1,4 @@
-//! Connects straight, or through gateways by HTTP CONNECT.
+//! Connections, direct or through gateways by HTTP CONNECT.
 
 use std::{
     io,
@@ -26,14 +26,14 @@ use crate::{Error, ErrorKind, Locus, Result, clock};
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Timeout of a connection to one address, and of the resolver.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Addresses of one name that are tried.
+/// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
 /// Time for a gateway to reach its target, which may lie behind further ones.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Idle time after which the kernel checks that a connection lives; after four failed checks it is
 /// given up.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// Gateways on one way.
+/// Most gateways on one route.
 pub const HOPS_MAX: usize = 8;
 
 /// TCP settings of one segment.
@@ -52,7 +52,7 @@ pub struct Segment {
 pub struct Hop {
     /// Address at which it listens.
     pub address: Target,
-    /// Its secret.
+    /// Secret of the gateway.
     pub secret: [u8; 32],
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Hop {
 pub struct Way {
     /// Name for people: the names of its gateways, or `straight`.
     pub name: String,
-    /// Its gateways, the nearest first; the straight one has none.
+    /// Gateways, the nearest first; none on the direct route.
     pub hops: Vec<Hop>,
 }
 
@@ -85,7 +85,7 @@ impl Way {
 /// Sets up the TCP of a segment. Settings that the kernel lacks were refused at the start.
 ///
 /// # Errors
-/// The operating system's.
+/// The operating system's error.
 pub fn tune(socket: SockRef<'_>, segment: &Segment) -> std::io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
@@ -129,7 +129,7 @@ async fn connect_to(address: SocketAddr, segment: &Segment) -> Result<TcpStream>
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // Before it connects: the window's scale is agreed on then.
+        // Before the connection, since the window's scale is negotiated then.
         tune(SockRef::from(&socket), segment)?;
         std::io::Result::Ok(socket)
     };
@@ -144,7 +144,7 @@ async fn connect_to(address: SocketAddr, segment: &Segment) -> Result<TcpStream>
 /// Connects to the first of the addresses that answers.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`], of the last.
+/// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`], of the last address.
 pub async fn connect(
     target: &Target,
     addresses: &[IpAddr],
@@ -194,7 +194,7 @@ pub async fn read_head(
 pub struct Passage<'a> {
     /// Target of the stream.
     pub target: &'a Target,
-    /// The gateways it came over.
+    /// Gateways that it came through.
     pub path: &'a [String],
     /// Reservation that the stream belongs to.
     pub reservation: Option<&'a Reserved>,
@@ -203,10 +203,10 @@ pub struct Passage<'a> {
     pub connections: u8,
 }
 
-/// A stream that a gateway opened.
+/// Stream that a gateway opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// The connection that leads there.
+    /// Connection that leads there.
     pub stream: TcpStream,
     /// Bytes that followed the answer.
     pub early: Vec<u8>,
@@ -214,7 +214,7 @@ pub struct Opened {
     pub braid: Option<Braid>,
 }
 
-/// Asks a gateway, over a connection that leads to it, for the way to a target.
+/// Asks a gateway, over a connection that leads to it, for a stream to a target.
 ///
 /// # Errors
 /// See [`connect_through`].
@@ -287,7 +287,7 @@ pub(super) async fn exchange(
     Err(failed(kind).cause(said))
 }
 
-/// Connects to `target` through gateways, the nearest first; straight without any.
+/// Connects to `target` through gateways, the nearest first; directly without any.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] of the network; the gateway's refusal:

@@ -18,7 +18,7 @@ use crate::{
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Separator between the gateways in a way's name.
 const BETWEEN_GATEWAYS: &str = " > ";
-/// Ways to one place beside the straight one.
+/// Most routes to one place beside the direct one.
 const WAYS_MAX: usize = 4;
 
 /// A gateway as written in the file.
@@ -27,14 +27,14 @@ const WAYS_MAX: usize = 4;
 struct Known {
     address: String,
     secret_file: PathBuf,
-    /// The gateway it lies behind, by name.
+    /// Name of the gateway behind which it lies.
     via: Option<String>,
     /// Places that posthaste's own transfers reach by it.
     #[serde(default)]
     to: Vec<String>,
 }
 
-/// Gateways by name. Their secrets are read when a way is asked for.
+/// Gateways by name. Their secrets are read when a route is requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gateways {
     by_name: BTreeMap<String, Known>,
@@ -58,7 +58,7 @@ impl Gateways {
         self.by_name.is_empty()
     }
 
-    /// Reads them from a TOML file; secrets are named relative to it.
+    /// Reads them from a TOML file; paths of secrets are relative to it.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] and the other errors of reading; [`ErrorKind::Invalid`] if it makes
@@ -97,7 +97,7 @@ impl Gateways {
     /// Returns the gateways on the way to the one of this name, the nearest first and itself last.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when there is none of this name; those of reading a secret.
+    /// [`ErrorKind::Invalid`] if there is none of this name; errors of reading a secret.
     pub fn hops(&self, name: &str) -> Result<Vec<Hop>> {
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let chain = self.chain(name)?.into_iter();

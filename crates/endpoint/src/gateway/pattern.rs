@@ -24,10 +24,10 @@ pub struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Hosts {
     All,
-    /// Names that end with this, which starts with a dot.
+    /// Names with this suffix, which starts with a dot.
     Below(String),
     Name(String),
-    /// Addresses whose first bits are those of this one.
+    /// Addresses with this prefix, of so many bits.
     Network(IpAddr, u8),
 }
 
@@ -110,7 +110,7 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
                 || address.is_unspecified()
                 || address.is_broadcast()
                 || address.is_multicast()
-                // "This network", which some kernels take for loopback.
+                // "This network", which some kernels treat as loopback.
                 || address.octets()[0] == 0
                 || CLOUDS_V4.contains(&address)
         }

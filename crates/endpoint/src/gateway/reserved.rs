@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{Error, ErrorKind};
 
-/// The longest name of a reservation, in bytes.
+/// Longest name of a reservation, in bytes.
 const RESERVATION_BYTES_MAX: usize = 64;
 /// Word behind the name if the stream may go without.
 const OPTIONAL: &str = "optional";
@@ -29,7 +29,7 @@ impl Reserved {
     /// refuses the stream.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
+    /// [`ErrorKind::Invalid`] if it can't be the name of a reservation.
     pub fn required(id: impl Into<String>) -> Result<Self, Error> {
         Self::read(id.into(), false)
     }
@@ -38,7 +38,7 @@ impl Reserved {
     /// asks, it carries the stream at best effort.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] where it can't be the name of a reservation.
+    /// [`ErrorKind::Invalid`] if it can't be the name of a reservation.
     pub fn optional(id: impl Into<String>) -> Result<Self, Error> {
         Self::read(id.into(), true)
     }
@@ -51,7 +51,7 @@ impl Reserved {
         Err(error.cause("an id is 1 to 64 letters, digits, dots, dashes or underlines"))
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id

@@ -4,13 +4,13 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use crate::{Error, ErrorKind};
 
-/// The longest host name DNS has.
+/// Longest host name of DNS.
 const NAME_BYTES_MAX: usize = 253;
 
-/// A host by name or address.
+/// Host by name or address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A name, in lower case, resolved by the last gateway.
+    /// Name, in lower case, resolved by the last gateway.
     Name(String),
     /// An address. IPv4 addresses are never written as IPv6 here, so that rules can't be
     /// circumvented.
@@ -45,12 +45,12 @@ fn is_numeric(label: &str) -> bool {
     )
 }
 
-/// A host and a port: `dtn.example.org:22`, `10.1.2.3:443`, `[2001:db8::1]:80`.
+/// Host and port: `dtn.example.org:22`, `10.1.2.3:443`, `[2001:db8::1]:80`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// The host.
+    /// Host.
     pub host: Host,
-    /// The TCP port.
+    /// TCP port.
     pub port: u16,
 }
 

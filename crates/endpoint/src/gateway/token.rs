@@ -43,7 +43,7 @@ pub fn mint(secret: &[u8; 32], target: Option<&Target>, expires_unix_s: u64) -> 
     format!("{claims}.{}", mac.to_hex())
 }
 
-/// Makes a token that is good until `expires_unix_s` for the connection of this number of a braid.
+/// Makes a token that is valid until `expires_unix_s` for the connection of this number of a braid.
 #[must_use]
 pub fn mint_for_joining(
     secret: &[u8; 32],
@@ -60,7 +60,7 @@ pub fn mint_for_joining(
 /// constant time, as [`verify`] does.
 ///
 /// # Errors
-/// Why it is not good.
+/// The reason for not accepting it.
 pub fn verify_for_joining(
     secret: &[u8; 32],
     token: &str,
@@ -93,7 +93,7 @@ fn claims_of<'a>(secret: &[u8; 32], token: &'a str) -> Result<&'a str, Refusal> 
 /// this takes does not depend on how much of a forged code is right.
 ///
 /// # Errors
-/// Why it is not good.
+/// The reason for not accepting it.
 pub fn verify(
     secret: &[u8; 32],
     token: &str,

@@ -1,4 +1,4 @@
-//! The ways to a place, and how they do: straight, or through gateways.
+//! Routes to a place, and their state: direct, or through gateways.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Locus, Result};
 /// side of the world.
 const SEGMENT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Ways to one place, and how they do.
+/// Routes to one place, and their state.
 #[derive(Debug)]
 pub(crate) struct Ways {
     all: Vec<Way>,
@@ -57,7 +57,7 @@ impl Ways {
         self.all.iter().map(|way| way.name.clone()).collect()
     }
 
-    /// Wants this one before all others from now on.
+    /// Prefers this route from now on.
     pub(crate) fn want(&self, way: usize) {
         self.order().want(way);
     }

@@ -1,4 +1,4 @@
-//! One request at a time to Google Cloud Storage's JSON API, over kept connections.
+//! Single requests to Google Cloud Storage's JSON API, over kept connections.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{
     web::{About, Sent, Web, drain, encode, read_whole},
 };
 
-/// How long the store may work before it answers: a composition takes longest.
+/// Time that the store may take before it answers: a composition takes longest.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
 
-/// What to ask of the store.
+/// Request to the store.
 pub(super) struct Call {
     pub method: Method,
-    /// The path of the request, percent-encoded.
+    /// Path of the request, percent-encoded.
     pub path: String,
     pub query: Vec<(&'static str, String)>,
     pub headers: Vec<(&'static str, String)>,
@@ -55,7 +55,7 @@ impl Call {
         self
     }
 
-    /// As [`Call::pieces`], with the bytes of a file among them.
+    /// Sets the body like [`Call::pieces`], with the bytes of a file among them.
     pub(super) fn payload(mut self, content_type: String, pieces: Vec<Bytes>) -> Self {
         self.headers.push(("content-type", content_type));
         self.body = Sent::payload(pieces);
@@ -79,14 +79,14 @@ impl Call {
     }
 }
 
-/// How to reach one bucket.
+/// Client of one bucket.
 pub(crate) struct GcsClient {
     web: Web,
     authority: Authority,
-    /// `https://host` or `http://host:port`.
+    /// URL `https://host` or `http://host:port`.
     base: String,
     bucket: String,
-    /// Stands between what is sent in one body; nobody can have put it into a file.
+    /// Boundary between the pieces of one body, which no file can contain by design.
     boundary: String,
 }
 
@@ -110,7 +110,7 @@ impl GcsClient {
         })
     }
 
-    /// The way to the store and back, once something connected.
+    /// Returns the round trip time to the store, once something connected.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.web.round_trip()
     }
@@ -127,12 +127,12 @@ impl GcsClient {
         &self.boundary
     }
 
-    /// Names the store and who asks it.
+    /// Returns the name of the store and of the requester.
     pub(super) fn realm(&self) -> String {
         format!("gs {} {}", self.base, self.authority.name())
     }
 
-    /// The address of `key` for people.
+    /// Returns the address of `key` for messages.
     pub(super) fn show(&self, key: &str) -> String {
         if key.is_empty() {
             return format!("gs://{}", self.bucket);
@@ -140,20 +140,20 @@ impl GcsClient {
         format!("gs://{}/{key}", self.bucket)
     }
 
-    /// The path of the bucket's objects.
+    /// Returns the path of the bucket's objects.
     pub(super) fn objects(&self) -> String {
         objects_in(&self.bucket)
     }
 
-    /// The path of an object.
+    /// Returns the path of an object.
     pub(super) fn object(&self, key: &str) -> String {
         object_in(&self.bucket, key)
     }
 
-    /// Makes the request and returns the answer's head and body.
+    /// Sends the request and returns the answer's head and body.
     ///
     /// # Errors
-    /// What the store refuses, by its reason; [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
+    /// Refusals of the store, by their reason; [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
     pub(super) async fn send(&self, call: Call) -> Result<Response<Incoming>> {
         let again = call.body.again();
         let about = call.about.clone();
@@ -201,10 +201,10 @@ impl GcsClient {
         self.web.send(request, about, ANSWERS_WITHIN).await
     }
 
-    /// Makes the request and reads the answer as JSON.
+    /// Sends the request and parses the answer as JSON.
     ///
     /// # Errors
-    /// As [`GcsClient::send`]; [`ErrorKind::Other`] for an answer that makes no sense.
+    /// Errors of [`GcsClient::send`]; [`ErrorKind::Other`] for an invalid answer.
     pub(super) async fn ask<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
         let about = call.about.clone();
         let response = self.send(call).await?;
@@ -215,10 +215,10 @@ impl GcsClient {
         })
     }
 
-    /// Makes a request that needs no more than to succeed.
+    /// Sends a request that only needs to succeed.
     ///
     /// # Errors
-    /// As [`GcsClient::send`].
+    /// Errors of [`GcsClient::send`].
     pub(super) async fn command(&self, call: Call) -> Result<()> {
         let response = self.send(call).await?;
         drain(response.into_body()).await;
@@ -226,7 +226,7 @@ impl GcsClient {
     }
 }
 
-/// What two attempts have in common.
+/// Fields that two attempts share.
 struct Head {
     method: Method,
     headers: Vec<(&'static str, String)>,
@@ -248,12 +248,12 @@ async fn accepted(response: Response<Incoming>, about: &About) -> Result<Respons
     Err(refusal::read(response, about).await)
 }
 
-/// The path of a bucket's objects.
+/// Returns the path of a bucket's objects.
 pub(super) fn objects_in(bucket: &str) -> String {
     format!("/storage/v1/b/{}/o", encode(bucket.as_bytes(), false))
 }
 
-/// The path of an object in a bucket. A slash in its key is none of the path's.
+/// Returns the path of an object in a bucket. A slash in its key is not one of the path.
 pub(super) fn object_in(bucket: &str, key: &str) -> String {
     format!("{}/{}", objects_in(bucket), encode(key.as_bytes(), false))
 }

@@ -1,4 +1,4 @@
-//! Who asks: nobody, the bearer of a token, or an account with a key file.
+//! Credentials: none, a bearer token, or an account with a key file.
 
 use std::path::Path;
 
@@ -18,17 +18,17 @@ use crate::{
     },
 };
 
-/// Google's own service.
+/// Address of Google's own service.
 const GOOGLE: &str = "https://storage.googleapis.com";
 
-/// Where the store listens and who asks it.
+/// Address of the store, and the credentials for it.
 pub(super) struct Address {
     pub base: String,
     pub authority: Authority,
 }
 
 impl Address {
-    /// What the profile chosen says, and else the environment.
+    /// Finds the settings in the chosen profile, else in the environment.
     pub(super) fn find(chosen: Option<&Chosen>) -> Result<Self> {
         let profile = profile_of(chosen)?;
         let is_emulated = google_emulator().is_some();
@@ -65,7 +65,8 @@ fn profile_of(chosen: Option<&Chosen>) -> Result<Option<(&str, &Profile)>> {
     named.transpose()
 }
 
-/// Returns where the store of the profile chosen listens, or that of the environment, without a slash at the end.
+/// Returns the address of the store of the chosen profile or of the environment, without a slash at
+/// the end.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an unknown profile.
@@ -79,14 +80,14 @@ pub(crate) fn address_of(chosen: Option<&Chosen>) -> Result<String> {
 
 enum Identity {
     Anonymous,
-    /// Nothing says who asks. An error as soon as something is asked, since opening asks nothing.
+    /// No credentials configured. An error at the first request, since opening makes none.
     Unknown,
     Bearer(Bearer),
     Account(Box<Account>),
 }
 
 impl Identity {
-    /// Who a profile of this name says that we are.
+    /// Returns the credentials that a profile of this name specifies.
     fn of(profile: Option<(&str, &Profile)>) -> Result<Option<Self>> {
         let Some((name, profile)) = profile else {
             return Ok(None);
@@ -102,7 +103,7 @@ impl Identity {
     }
 }
 
-/// A key file as Google hands it out, or as `gcloud` leaves it.
+/// Key file as Google hands it out, or as `gcloud` leaves it.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum KeyFile {
@@ -124,7 +125,7 @@ fn key_file(path: &Path) -> Result<Account> {
     let shown = path.to_string_lossy();
     let text =
         read_small_file(path).map_err(|cause| Error::io("read the key in", &*shown, cause))?;
-    // What is wrong is not quoted: it may be part of the key.
+    // Messages never quote invalid text, which may be part of the key.
     let invalid = |cause: &'static str| {
         Error::new(ErrorKind::Invalid, "use the key in", &*shown)
             .cause(cause)
@@ -168,14 +169,14 @@ fn key_file(path: &Path) -> Result<Account> {
     })
 }
 
-/// Who asks, with the token of now.
+/// Credentials, with the current token.
 pub(super) struct Authority {
     identity: Identity,
     token: Mutex<Option<Token>>,
 }
 
 impl Authority {
-    /// Tells two apart; never a secret.
+    /// Returns a name that distinguishes credentials; never a secret.
     pub(super) fn name(&self) -> String {
         match &self.identity {
             Identity::Anonymous | Identity::Unknown => "anonymous".to_owned(),
@@ -184,10 +185,10 @@ impl Authority {
         }
     }
 
-    /// The header that says who asks, with a token that is still good for a while.
+    /// Returns the header with a token that is still valid for a while.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] where no token can be had.
+    /// [`ErrorKind::Unauthenticated`] if no token is available.
     pub(super) async fn header(&self, web: &Web) -> Result<Option<HeaderValue>> {
         match &self.identity {
             Identity::Anonymous => Ok(None),
@@ -214,7 +215,7 @@ impl Authority {
         }
     }
 
-    /// Forgets the token in this header, which was refused; says whether another can be had.
+    /// Forgets the token in this header, which was refused; returns whether another can be fetched.
     pub(super) async fn forget(&self, shown: &Option<HeaderValue>) -> bool {
         match (&self.identity, shown) {
             (Identity::Account(_), _) => {}

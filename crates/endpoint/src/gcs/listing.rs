@@ -1,4 +1,4 @@
-//! Pages of keys, for listings that ask for many at once.
+//! Pages of keys, for listings that request many at once.
 
 use http::Method;
 
@@ -13,10 +13,10 @@ use crate::{
     web::About,
 };
 
-/// Keys of a page: the store gives no more.
+/// Keys of a page: the store returns no more.
 const PAGE_KEYS: &str = "1000";
 
-/// Stands between an offset and a token, which is text without such a character.
+/// Separator of an offset and a token, which is text without such a character.
 const SEPARATOR: char = '\n';
 
 const FIELDS: &str =
@@ -32,8 +32,8 @@ impl Bucket for GcsClient {
         Box::pin(async move {
             let mut call = self.listing(prefix);
             if flat {
-                // How many prefixes fit on a page beside how many keys is left to the store: some
-                // count the keys alone.
+                // The store chooses how many prefixes fit on a page beside the keys: some count
+                // only the keys.
                 call = call.query("delimiter", "/");
             } else {
                 call = call.query("maxResults", PAGE_KEYS);
@@ -52,7 +52,7 @@ impl Bucket for GcsClient {
             let mut page = ListedPage::from(self.page_of(call).await?);
             page.next = page.next.map(|token| packed(offset.as_deref(), &token));
             if let Start::After(key) = from {
-                // An offset is told itself.
+                // A listing includes its offset.
                 let is_behind = |found: &str| found.strip_prefix(prefix) != Some(key);
                 page.objects.retain(|object| is_behind(&object.key));
                 page.prefixes.retain(|prefix| is_behind(prefix));
@@ -66,7 +66,7 @@ impl Bucket for GcsClient {
     }
 }
 
-/// A page's token belongs to the question it was asked with, and so to its offset.
+/// Joins a page's token with the offset of its query, to which it belongs.
 fn packed(offset: Option<&str>, token: &str) -> String {
     match offset {
         Some(offset) => format!("{offset}{SEPARATOR}{token}"),
@@ -74,7 +74,7 @@ fn packed(offset: Option<&str>, token: &str) -> String {
     }
 }
 
-/// Reads what [`packed`] made.
+/// Splits a text that [`packed`] made.
 fn unpacked(next: &str) -> (Option<String>, Option<&str>) {
     match next.rsplit_once(SEPARATOR) {
         Some((offset, token)) => (Some(offset.to_owned()), Some(token)),
@@ -92,7 +92,7 @@ impl GcsClient {
         call
     }
 
-    /// Asks for a page; what can be missing is the bucket.
+    /// Requests a page; only the bucket can be missing.
     async fn page_of(&self, call: Call) -> Result<Page> {
         let about = call.about.clone();
         let page: Result<Page> = self.ask(call).await;
@@ -109,23 +109,23 @@ impl GcsClient {
         })
     }
 
-    /// Whether any key begins with `prefix`.
+    /// Returns whether any key begins with `prefix`.
     ///
     /// # Errors
-    /// As [`GcsClient::send`].
+    /// Errors of [`GcsClient::send`].
     pub(super) async fn has_below(&self, prefix: &str) -> Result<bool> {
         let page = self
             .page_of(self.listing(prefix).query("maxResults", "1"))
             .await?;
-        // Pages may be empty though there is more.
+        // Pages may be empty although there is more.
         let more = page.next_page_token.filter(|token| !token.is_empty());
         Ok(!page.items.is_empty() || more.is_some())
     }
 
-    /// A page of all that begins with `prefix`, from where the one before ended.
+    /// Requests a page of all keys with `prefix`, from the end of the one before.
     ///
     /// # Errors
-    /// As [`GcsClient::send`].
+    /// Errors of [`GcsClient::send`].
     pub(super) async fn all_below(&self, prefix: &str, token: Option<&str>) -> Result<Page> {
         let mut call = self.listing(prefix).query("maxResults", PAGE_KEYS);
         if let Some(token) = token {

@@ -19,7 +19,7 @@ use crate::{
     web::{About, cut, text_of},
 };
 
-/// Asks for what the store says of an object; `None` when there is no such object.
+/// Requests the store's description of an object; `None` if there is no such object.
 pub(super) async fn find(
     client: &GcsClient,
     key: &str,
@@ -29,14 +29,14 @@ pub(super) async fn find(
     let call = Call::new(Method::GET, client.object(key), about).query("fields", FIELDS);
     match client.ask(call).await {
         Ok(resource) => Ok(Some(resource)),
-        // A bucket that is missing says so.
+        // A missing bucket has a hint.
         Err(error) if error.kind() == ErrorKind::NotFound && error.advice().is_none() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Asks for bytes of an object that must still be what `entry` describes. Returns them with the
-/// whole object's checksum, where the store tells it.
+/// Requests bytes of an object that must still match `entry`. Returns them with the whole object's
+/// checksum, if the store reports it.
 async fn fetch(
     client: &GcsClient,
     key: &str,
@@ -46,7 +46,7 @@ async fn fetch(
     let about = About::reading("read", client.show(key));
     let mut call = Call::new(Method::GET, client.object(key), about.clone())
         .query("alt", "media")
-        // What is stored compressed comes as it is stored.
+        // A compressed object comes as it is stored.
         .header("accept-encoding", "gzip");
     if range != (0..entry.size) {
         let span = format!("bytes={}-{}", range.start, range.end - 1);
@@ -72,7 +72,7 @@ async fn fetch(
     Ok((cut(answer, &range, entry.size, about)?, checksum))
 }
 
-/// Reads a small object whole.
+/// Reads a whole small object.
 pub(super) async fn get(client: &GcsClient, key: &str, entry: &Entry) -> Result<Whole> {
     let mut entry = entry.clone();
     let mut wanted = None;
@@ -113,7 +113,7 @@ fn damaged(client: &GcsClient, key: &str) -> Error {
         .status_is(Status::Temporary)
 }
 
-/// An object open for ranged reads.
+/// Object open for range reads.
 pub(super) struct GcsReader {
     client: Arc<GcsClient>,
     key: String,
@@ -137,7 +137,7 @@ impl Reader for GcsReader {
         &self.entry
     }
 
-    /// The store keeps another checksum, which [`Reader::confirm`] compares.
+    /// Returns none: the store keeps another checksum, which [`Reader::confirm`] compares.
     fn checksum(&self) -> Option<Checksum> {
         None
     }
@@ -158,8 +158,8 @@ impl Reader for GcsReader {
         })
     }
 
-    /// Every range was asked for on the condition that the object is what it was; what is left is
-    /// whether the bytes are.
+    /// Checks only the bytes, since every range was requested on the condition that the object is
+    /// unchanged.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             match self.read.is_other(self.entry.size) {
@@ -170,7 +170,7 @@ impl Reader for GcsReader {
     }
 }
 
-/// Bytes on their way into an object, summed as they come.
+/// Bytes being sent to an object, hashed as they pass.
 #[derive(Default)]
 pub(super) struct Content {
     data: Vec<Bytes>,
@@ -227,7 +227,7 @@ pub(super) async fn store(
     let pieces = related(client.boundary(), &kept, content.data);
     let stored: Result<Resource> = client.ask(call.payload(content_type, pieces)).await;
     let stored = match stored {
-        // The store knows its objects by their bucket: only that can be missing.
+        // The store addresses objects by their bucket: only that can be missing.
         Err(error) if error.kind() == ErrorKind::NotFound && error.advice().is_none() => {
             return Err(error.hint("create the bucket first"));
         }
@@ -243,7 +243,7 @@ pub(super) async fn store(
     Ok(stored)
 }
 
-/// What an object keeps and its bytes, in one body (RFC 2387).
+/// Joins the metadata of an object and its bytes in one body (RFC 2387).
 fn related(boundary: &str, kept: &Value, data: Vec<Bytes>) -> Vec<Bytes> {
     let content_type = kept["contentType"].as_str();
     let content_type = content_type.unwrap_or("application/octet-stream");
@@ -278,7 +278,7 @@ pub(super) async fn put(
     stored.map(|_| ())
 }
 
-/// Removes an object; one that is not there is no error.
+/// Removes an object; a missing one is no error.
 pub(super) async fn remove(client: &GcsClient, key: &str) -> Result<()> {
     let about = About::writing("remove", client.show(key));
     let call = Call::new(Method::DELETE, client.object(key), about);

@@ -1,4 +1,4 @@
-//! What the store's refusals mean.
+//! Meanings of the store's refusals.
 
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
@@ -9,7 +9,7 @@ use crate::{
     web::{About, kind_of_status, read_refusal, refused},
 };
 
-/// The longest excerpt of an answer that is no JSON, in characters.
+/// Longest excerpt of an answer that is not JSON, in characters.
 const EXCERPT_CHARS_MAX: usize = 160;
 
 #[derive(Debug, Default, Deserialize)]
@@ -32,7 +32,7 @@ struct Detail {
     reason: String,
 }
 
-/// The error an answer means that is no success.
+/// Returns the error that an unsuccessful answer means.
 pub(super) async fn read(response: Response<Incoming>, about: &About) -> Error {
     let (head, body) = response.into_parts();
     let body = read_refusal(body).await;
@@ -51,7 +51,7 @@ pub(super) async fn read(response: Response<Incoming>, about: &About) -> Error {
     error
 }
 
-/// The reason and the message of a refusal. Downloads are refused in plain text.
+/// Returns the reason and the message of a refusal. Downloads are refused in plain text.
 fn parse(body: &[u8]) -> (String, String) {
     let one_line = |text: &str| -> String {
         let line = text.lines().find(|line| !line.trim().is_empty());
@@ -87,7 +87,7 @@ fn kind_of(status: StatusCode, reason: &str, message: &str) -> (ErrorKind, &'sta
     }
     match status.as_u16() {
         400 if message.contains("doesn't match calculated") => (ErrorKind::Corrupt, ""),
-        // Said of one object, also where its neighbours are public.
+        // Concerns one object, even if its neighbours are public.
         401 if message.contains("anonymous caller") => (
             ErrorKind::PermissionDenied,
             "it is not public: give credentials, see docs/reference/profiles.md",

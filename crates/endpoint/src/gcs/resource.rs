@@ -1,7 +1,7 @@
-//! What the store says of objects, and what it is told to keep of them.
+//! Resources: the store's descriptions of objects, and the metadata it keeps.
 //!
-//! Modification times are written as rclone and gsutil both read them, permission bits as rclone
-//! does; both tools' are read.
+//! Modification times are written in the form that both rclone and gsutil read, permission bits as
+//! rclone does; the forms of both tools are read.
 
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value, json};
@@ -19,17 +19,17 @@ const MTIME: &str = "mtime";
 const MTIME_OF_GSUTIL: &str = "goog-reserved-file-mtime";
 const MODE: &str = "mode";
 
-/// What is asked for of each object.
+/// Fields requested for each object.
 pub(super) const FIELDS: &str = "name,size,generation,crc32c,timeCreated,metadata";
 
-/// An object as the store describes it.
+/// Object as the store describes it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
     pub name: String,
     #[serde(deserialize_with = "number")]
     pub size: u64,
-    /// Another one for each version of an object.
+    /// Generation, which differs for each version of an object.
     pub generation: Box<str>,
     #[serde(default, deserialize_with = "checksum")]
     pub crc32c: Option<Crc32c>,
@@ -49,18 +49,18 @@ struct Metadata {
     mode_of_gsutil: Option<String>,
 }
 
-/// What one request for keys brought.
+/// Result of one request for keys.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Page {
     pub items: Vec<Resource>,
     pub prefixes: Vec<String>,
     pub next_page_token: Option<String>,
-    /// What no page has.
+    /// Field that no page has.
     pub error: Option<IgnoredAny>,
 }
 
-/// How far a copy on the server has come.
+/// Progress of a copy on the server.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Rewrite {
@@ -74,7 +74,7 @@ impl Resource {
         parse_rfc3339(self.time_created.as_deref()?)
     }
 
-    /// The file's own time, or when the store took it.
+    /// Returns the file's own time, or the time at which the store received it.
     fn mtime(&self) -> Option<FileTime> {
         let metadata = &self.metadata;
         let of_rclone = || parse_rfc3339(metadata.mtime.as_deref()?);
@@ -88,7 +88,7 @@ impl Resource {
         parse_mode(text.or(metadata.mode_of_gsutil.as_deref())?)
     }
 
-    /// What an endpoint says of it.
+    /// Returns its entry.
     pub(super) fn entry(&self, kind: Kind) -> Entry {
         Entry {
             name: Vec::new(),
@@ -120,7 +120,7 @@ impl From<Page> for ListedPage {
     }
 }
 
-/// What an object keeps beside its bytes.
+/// Returns the metadata that an object keeps besides its bytes.
 pub(super) fn kept_of(spec: &FileSpec, kind: Kind) -> Value {
     let mut metadata = Map::new();
     if let Some(mtime) = spec.mtime {
@@ -135,7 +135,7 @@ pub(super) fn kept_of(spec: &FileSpec, kind: Kind) -> Value {
     json!({ "contentType": content_type(kind), "metadata": metadata })
 }
 
-/// Numbers come as text, since JavaScript's own are too short.
+/// Parses a number written as text, since JavaScript's own numbers are too short.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     String::deserialize(deserializer).map(|text| listed_size(&text))
 }

@@ -1,11 +1,11 @@
-//! A large object written as components that the store composes, so that segments travel side by
-//! side and a later run can continue ([`crate::objects::Upload`]).
+//! Upload of a large object as components that the store composes, so that segments travel in
+//! parallel and a later run can continue ([`crate::objects::Upload`]).
 //!
-//! Each segment is an object of its own under a hidden name beside the final one, which the store
-//! refuses unless its CRC-32C is right. A later run believes a component that the store still lists
-//! with the generation that a ledger notes. In the end the components are composed, up to 32 at a
-//! time, into one hidden object. Only when the store tells the CRC-32C for it that the segments add up
-//! to does it get its name.
+//! Each segment is an object of its own under a hidden name beside the final one; the store refuses
+//! it unless its CRC-32C is right. A later run trusts a component that the store still lists with
+//! the generation in the ledger. In the end the components are composed, up to 32 at a time, into
+//! one hidden object. It gets its name only if the store reports the CRC-32C that the segments add
+//! up to.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,22 +29,23 @@ use crate::{
     web::About,
 };
 
-/// The store composes any number of objects; so many are listed, composed and removed in a while.
+/// The store composes any number of objects; this many are listed, composed and removed in
+/// acceptable time.
 static LIMITS: Limits = Limits {
     segments_max: 10_000,
     growth: &[(1_000, 16), (2_000, 32), (7_000, 48)],
 };
 
-/// Objects the store composes in one request.
+/// Most objects that the store composes in one request.
 const SOURCES_MAX: usize = 32;
 
-/// Compositions and removals under way at once.
+/// Most compositions and removals in flight.
 const REQUESTS_MAX: usize = 16;
 
-/// Pages of a listing of components: `LIMITS` by the smallest page that is likely, and room.
+/// Most pages of a listing of components: `LIMITS` by the smallest likely page, and a margin.
 const PAGES_MAX: usize = 200;
 
-/// A component that is stored.
+/// Stored component.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     checksum: Checksum,
@@ -52,24 +53,24 @@ pub(crate) struct Stored {
     generation: Box<str>,
 }
 
-/// An object to compose, as it was when it was stored.
+/// Object to compose, as it was when it was stored.
 #[derive(Debug, Clone)]
 struct Source {
     name: String,
     generation: Box<str>,
 }
 
-/// An object on its way.
+/// Object being uploaded.
 pub(crate) struct Components {
     client: Arc<GcsClient>,
     key: String,
     spec: FileSpec,
-    /// What its components have in their names, and no other upload's.
+    /// Word that the names of its components contain, and no other upload's.
     word: String,
     hidden: Hidden,
 }
 
-/// The names of components: hidden beside the final one.
+/// Names of components: hidden beside the final one.
 #[derive(Debug, Clone)]
 struct Hidden(String);
 
@@ -83,12 +84,12 @@ impl Hidden {
         Self(format!("{folder}{stem}-"))
     }
 
-    /// What all of them begin with.
+    /// Returns their common prefix.
     fn stem(&self) -> &str {
         &self.0
     }
 
-    /// Segments are at height 0; what is composed of them is above.
+    /// Returns a component's name: segments are at height 0, objects composed of them above.
     fn name(&self, height: u32, index: u64) -> String {
         format!("{}{height}-{index:05}{PARTIAL_SUFFIX}", self.0)
     }
@@ -99,7 +100,7 @@ impl Components {
         About::writing(operation, self.client.show(&self.key))
     }
 
-    /// What the segments add up to and where they are.
+    /// Returns the checksum of all segments, and the objects that hold them.
     fn sources(
         &self,
         segments: Vec<Segment<Stored>>,
@@ -135,7 +136,8 @@ impl Components {
         Ok((own, sources))
     }
 
-    /// Composes groups of objects, each into one. The last one is compared with what is wanted.
+    /// Composes groups of objects, each into one. The last one is compared with the expected
+    /// checksum.
     async fn compose_groups(
         &self,
         sources: &[Source],
@@ -214,7 +216,7 @@ impl Components {
         Ok(found)
     }
 
-    /// Removes every component, also those of other runs.
+    /// Removes every component, including those of other runs.
     async fn remove_all(&self) -> Result<()> {
         let names = self.list().await?.into_iter();
         let client = &self.client;
@@ -346,7 +348,7 @@ impl Segments for Components {
     }
 
     async fn discard(&self) {
-        // What is left over is hidden, and does no harm but cost.
+        // Leftovers are hidden, and only cost space.
         let _ = self.remove_all().await;
     }
 }

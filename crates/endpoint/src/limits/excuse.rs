@@ -18,14 +18,13 @@ pub struct Excuse {
     waits: Arc<AtomicUsize>,
 }
 
-/// A wait that ends when this is dropped.
+/// Wait that ends when this is dropped.
 pub(super) struct Waiting {
     excuse: Excuse,
 }
 
 impl Excuse {
-    /// Runs an attempt: requests it makes and streams it opens are excused by this while they
-    /// wait.
+    /// Runs an attempt: its requests and streams are excused by this while they wait.
     pub async fn cover<F: Future>(&self, attempt: F) -> F::Output {
         CURRENT.scope(self.clone(), attempt).await
     }

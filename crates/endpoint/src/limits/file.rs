@@ -1,4 +1,4 @@
-//! Files and listings of an endpoint that is held to caps.
+//! Files and listings of an endpoint under caps.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     outgoing::Outgoing,
 };
 
-/// A stream that keeps to the rate, and its place until it has given its last byte.
+/// Stream at a limited rate, with its place until its last byte.
 struct Paced {
     body: ByteStream,
     /// Bytes received that wait for the rate.

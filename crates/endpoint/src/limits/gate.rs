@@ -7,16 +7,16 @@ use std::sync::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Lends a changing number of permits, first come, first served.
+/// Semaphore with a changing number of permits, first come, first served.
 #[derive(Debug)]
 pub struct Gate {
     permits: Arc<Semaphore>,
     limit: Mutex<usize>,
-    /// Permits lent out that are not to come back.
+    /// Permits to withhold when they return.
     debt: AtomicUsize,
 }
 
-/// The right to one stream.
+/// Permit for one stream.
 #[derive(Debug)]
 pub struct Pass {
     gate: Arc<Gate>,

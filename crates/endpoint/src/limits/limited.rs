@@ -1,4 +1,4 @@
-//! Any endpoint, held to caps.
+//! Endpoints under caps.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -20,14 +20,14 @@ use crate::{
     unkept::Unkept,
 };
 
-/// An endpoint whose requests and payload keep to [`Limits`].
+/// Endpoint whose requests and payload keep to [`Limits`].
 pub struct Limited {
     inner: Arc<dyn Endpoint>,
     limits: Limits,
 }
 
 impl Limited {
-    /// Holds `inner` to `limits`.
+    /// Applies `limits` to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Endpoint>, limits: Limits) -> Self {
         limits.state.ends.fetch_add(1, Relaxed);

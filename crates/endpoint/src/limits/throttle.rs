@@ -16,7 +16,7 @@ const SAVED_UP_MAX: Duration = Duration::from_millis(100);
 /// Interval at which a waiting thread checks whether the rate has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// A rate. Clones share it; without one it costs nothing.
+/// Limit on a rate. Clones share it; without a rate it costs nothing.
 #[derive(Debug, Clone)]
 pub struct Throttle {
     state: Arc<State>,

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Bytes read from the kernel at once: one call for many TLS records.
 const READ_BYTES: usize = 128 << 10;
 
-/// A stream that reads in large blocks and counts.
+/// Stream that reads in large blocks and counts.
 #[derive(Debug)]
 pub struct Counted<S> {
     stream: S,

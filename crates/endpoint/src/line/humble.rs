@@ -9,7 +9,7 @@ use super::kernel;
 
 /// Part of its pace per second that the kernel may hold unsent, as a divisor…
 const UNSENT_SHARE: u64 = 8;
-/// …but no less and no more than this. Little, so that it soon sees that others have gone.
+/// …but within this range. Little, so that it soon notices that others have gone.
 const UNSENT_BYTES: std::ops::RangeInclusive<u64> = (16 << 10)..=(512 << 10);
 
 /// Pacing of such a connection.
@@ -17,7 +17,7 @@ const UNSENT_BYTES: std::ops::RangeInclusive<u64> = (16 << 10)..=(512 << 10);
 pub(crate) struct Humble {
     began: Instant,
     scavenger: Scavenger,
-    /// Bytes since the last look.
+    /// Bytes since the last adjustment.
     sent: u64,
 }
 

@@ -81,7 +81,7 @@ pub(super) fn mark_lower_effort(stream: &TcpStream) {
     let _ = socket.set_tclass_v6(LOWER_EFFORT);
 }
 
-/// Sends no faster than this, and takes no more than some of it at once.
+/// Limits the rate of a connection, and the bytes it buffers.
 pub(super) fn pace(stream: &TcpStream, rate: ByteRate, unsent: u32) {
     let rate = rate.get();
     let length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or(8);
@@ -113,7 +113,7 @@ pub(super) fn health(stream: &TcpStream) -> io::Result<Health> {
     })
 }
 
-/// Bytes of a connection that the other side's kernel said it has.
+/// Returns the bytes of a connection that the other side's kernel has acknowledged.
 ///
 /// # Errors
 /// Fails if the kernel does not report it.

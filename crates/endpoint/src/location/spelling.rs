@@ -23,7 +23,7 @@ impl Location {
             if path.starts_with(b"/") {
                 return format!("{place}{}", plain(path));
             }
-            // A path that begins at home is another one for each user.
+            // A path that begins at home differs for each user.
             let user = user.as_deref().unwrap_or_default();
             format!("{place}/~{user}{}", plain(path))
         };

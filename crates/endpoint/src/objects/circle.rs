@@ -1,10 +1,12 @@
-//! Finds out when a listing's pages come to no end: they come round, bring one thing again and again, or nothing any more.
+//! Detection of listings without an end: pages that repeat, bring one thing again and again, or
+//! nothing any more.
 
-/// Pages that bring nothing, in a row, or a prefix again: a store may go through millions of names that were removed.
+/// Most empty pages in a row, or repetitions of a prefix: a store may pass over millions of removed
+/// names.
 const EMPTY_MAX: u32 = 10_000;
 
-/// The one mark that is kept of those that said where a page goes on, and the last name of its page: each time that twice as many have
-/// come, the newest (Brent's way to find a cycle).
+/// Single remembered mark of those at which pages continued, and the last name of its page. It is
+/// replaced whenever twice as many have come (Brent's cycle detection).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Circle {
     kept: Option<(Vec<u8>, Vec<u8>)>,
@@ -14,8 +16,9 @@ pub(crate) struct Circle {
 }
 
 impl Circle {
-    /// Whether this mark or the last name of the page before it came already, or too many pages that bring nothing. A circle is found
-    /// before it was gone round three times. A prefix, with its slash, may come with each page that others are rolled up to it from.
+    /// Returns whether this mark or the last name of the page before it repeats, or too many pages
+    /// are empty. A cycle is found within three rounds. A prefix, with its slash, may come with
+    /// each page from which others are grouped into it.
     pub(crate) fn closes(&mut self, mark: &[u8], last: Option<&[u8]>) -> bool {
         self.empty = if last.is_none() { self.empty + 1 } else { 0 };
         let last = last.unwrap_or_default();

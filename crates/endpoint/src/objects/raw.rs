@@ -1,4 +1,4 @@
-//! What a store has to do to be an endpoint.
+//! Operations that a store must implement to be an endpoint.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -11,49 +11,50 @@ use crate::{
     limits::Limits,
 };
 
-/// One bucket of a store: what can be done with its objects, each called by its key.
+/// Bucket of a store: operations on its objects, each addressed by its key.
 pub(crate) trait RawStore: Send + Sync + Sized + 'static {
-    /// What the store says of an object without its bytes.
+    /// Facts about an object without its bytes.
     type Head: Send;
-    /// How its keys are listed.
+    /// Listing of its keys.
     type Listing: KeysListing<Store = Self>;
-    /// How large objects are written.
+    /// Writer of large objects.
     type Segments: Segments<Store = Self>;
 
     fn capabilities(&self) -> Capabilities;
-    /// The address of `key` for people.
+    /// Returns the address of `key` for messages.
     fn show(&self, key: &str) -> String;
     fn round_trip(&self) -> Option<Duration>;
-    /// As [`Endpoint::realm`].
+    /// Returns the realm, like [`Endpoint::realm`].
     fn realm(&self) -> String;
-    /// Its name in the realm.
+    /// Returns its name in the realm.
     fn bucket(&self) -> &str;
-    /// Its address, which names it in records of unfinished uploads.
+    /// Returns its address, which identifies it in records of unfinished uploads.
     fn place(&self) -> String;
 
-    /// Refuses keys it can't keep as they are: why not.
+    /// Returns the reason for rejecting a key that it can't keep unchanged.
     fn refuses(&self, key: &str) -> Option<&'static str>;
 
-    /// Asks what it says of an object; `None` when there is no such object.
+    /// Requests the facts about an object; `None` if there is no such object.
     fn head(
         &self,
         key: &str,
         operation: &'static str,
     ) -> impl Future<Output = Result<Option<Self::Head>>> + Send;
 
-    /// The entry of what stands for a `kind`.
+    /// Returns the entry of an object that stands for a `kind`.
     fn entry(head: &Self::Head, kind: Kind) -> Entry;
 
-    /// Whether any key begins with `prefix`. Unlike a head, a refusal says why.
+    /// Returns whether any key begins with `prefix`. Unlike a head request, a refusal gives a
+    /// reason.
     fn has_below(&self, prefix: &str) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Whether a refusal of [`RawStore::has_below`] may be about listing alone.
+    /// Returns whether a refusal of [`RawStore::has_below`] may concern only listing.
     fn is_about_listing(_refusal: &Error) -> bool {
         false
     }
 
-    /// Reads an object whole, if it still is what `entry` says, and compares it with what the store
-    /// keeps of it.
+    /// Reads a whole object, if it still matches `entry`, and compares it with the store's
+    /// checksum.
     fn get(
         &self,
         key: &str,
@@ -61,11 +62,11 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
         operation: &'static str,
     ) -> impl Future<Output = Result<Whole>> + Send;
 
-    /// Reads ranges of what `head` tells of.
+    /// Returns a reader of ranges of the object of `head`.
     fn reader(self: &Arc<Self>, key: String, head: &Self::Head) -> Arc<dyn Reader>;
 
-    /// Stores an object in one request; the store refuses it unless the checksum is right, and with
-    /// [`ErrorKind::Changed`] or [`ErrorKind::Conflict`] where the condition does not hold.
+    /// Stores an object in one request. The store refuses it unless the checksum is right, and with
+    /// [`ErrorKind::Changed`] or [`ErrorKind::Conflict`] if the condition does not hold.
     fn put(
         &self,
         key: &str,
@@ -77,7 +78,7 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
     /// Removes an object.
     fn delete(&self, key: &str) -> impl Future<Output = Result<()>> + Send;
 
-    /// As [`Endpoint::pass`].
+    /// Presigns a URL, like [`Endpoint::pass`].
     fn pass(
         &self,
         key: &str,
@@ -88,7 +89,7 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
         async move { Err(refused) }
     }
 
-    /// Copies what another of the realm has [`Endpoint::locate`]d.
+    /// Copies an object that another endpoint of the realm has [`Endpoint::locate`]d.
     fn copy(
         self: &Arc<Self>,
         from: &str,
@@ -97,17 +98,17 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// A listing of a store's keys, which holds its requests to the caps by itself: it makes several at
+/// Listing of a store's keys. It applies the caps to its requests itself, since it makes several at
 /// once.
 pub(crate) trait KeysListing: Listing + Sized + 'static {
     type Store: RawStore;
 
-    /// Lists what is directly below a prefix (`flat`), or all of it.
+    /// Lists the keys directly below a prefix (`flat`), or all of them.
     fn new(store: Arc<Self::Store>, prefix: String, flat: bool) -> Self;
 
-    /// Goes on where a mark was left.
+    /// Continues at a mark.
     fn resumed(store: Arc<Self::Store>, prefix: String, mark: &[u8]) -> Result<Self>;
 
-    /// Holds each request to these caps.
+    /// Applies these caps to each request.
     fn held_to(self, limits: Option<Limits>) -> Self;
 }

@@ -1,4 +1,4 @@
-//! Where what is known of an unfinished upload is noted: a ledger under the state folder.
+//! Records of unfinished uploads: ledgers under the state folder.
 
 use std::{fs, io, path::PathBuf};
 
@@ -10,11 +10,11 @@ use crate::{
     ledger::{Head, Kept, Ledger},
 };
 
-/// The place of the ledger of one upload.
+/// Path of the ledger of one upload.
 pub(crate) struct Record(PathBuf);
 
 impl Record {
-    /// That of the upload of what comes from `origin` to `key`.
+    /// Returns the record of the upload from `origin` to `key`.
     pub(crate) fn of<S: RawStore>(store: &S, key: &str, origin: &str) -> Self {
         let name = format!("{}\n{key}\n{origin}", store.place());
         let hash = blake3::hash(name.as_bytes()).to_hex();
@@ -22,24 +22,24 @@ impl Record {
         Self(state_folder().join(format!("{scheme}-{}", &hash[..32])))
     }
 
-    /// As [`Ledger::load`].
+    /// Loads the ledger, like [`Ledger::load`].
     pub(crate) fn load(&self) -> Option<(Head, Vec<Kept>)> {
         Ledger::load(&self.0)
     }
 
-    /// As [`Ledger::start`].
+    /// Starts the ledger, like [`Ledger::start`].
     pub(crate) fn start(&self, head: &Head, kept: &[Kept]) -> Result<Ledger> {
         Ledger::start(self.0.clone(), head, kept).map_err(|cause| self.fail(cause))
     }
 
-    /// As [`Ledger::adopt`].
+    /// Adopts the ledger, like [`Ledger::adopt`].
     pub(crate) fn adopt(&self, spec: &FileSpec, note: &str) -> Result<()> {
         Ledger::adopt(&self.0, &spec.identity(), note).map_err(|cause| self.fail(cause))
     }
 
-    /// Removes it.
+    /// Removes the ledger.
     pub(crate) fn remove(&self) {
-        // One that stays is found by the next run.
+        // The next run finds a ledger that stays.
         let _ = fs::remove_file(&self.0);
     }
 

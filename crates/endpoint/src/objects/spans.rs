@@ -1,4 +1,4 @@
-//! Files read in ranges, compared with what a store keeps of the whole.
+//! Files read in ranges, compared with a store's checksum of the whole.
 
 use std::{
     collections::BTreeMap,
@@ -13,38 +13,39 @@ use crate::{
     endpoint::ByteStream,
 };
 
-/// Ranges of which the checksums are remembered: more than a large file has segments.
+/// Most ranges whose checksums are remembered: more than a large file has segments.
 const RANGES_MAX: usize = 20_000;
 
-/// Bytes of one file that wait for those before them, where its checksum has to be made from start to end: what a few streams are
-/// ahead of each other. Of a file whose streams drift further apart nothing is compared.
+/// Most bytes of one file that wait for earlier ones, if its checksum must be computed from start
+/// to end: the usual lead of a few streams. A file whose streams drift further apart is not
+/// compared.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// What was read of a file so far, and what its store keeps of it.
+/// Ranges of a file read so far, and the store's checksum of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spans(Option<(StoredSum, Arc<Mutex<Seen>>)>);
 
 #[derive(Debug)]
 enum Seen {
-    /// Of the ranges read to their end: where each starts, its length and its checksum.
+    /// Completed ranges: the start of each, its length and its checksum.
     Ranges(BTreeMap<u64, (u64, StoredSum)>),
     InOrder(Box<InOrder>),
-    /// It can't be told any more.
+    /// Comparison no longer possible.
     Lost,
 }
 
-/// Bytes that are summed from the first on.
+/// Bytes hashed in order from the first.
 #[derive(Debug)]
 struct InOrder {
     at: u64,
     summer: StoredSummer,
-    /// What comes behind, by where it starts.
+    /// Later bytes, by their start.
     ahead: BTreeMap<u64, Bytes>,
     ahead_bytes: u64,
 }
 
 impl Spans {
-    /// Begins to read a file of which its store keeps this, where it does.
+    /// Begins to read a file with this checksum at its store, if there is one.
     pub(crate) fn of(wanted: Option<StoredSum>) -> Self {
         Self(wanted.map(|wanted| {
             let seen = match wanted.adds_up() {
@@ -60,12 +61,13 @@ impl Spans {
         }))
     }
 
-    /// What the store keeps.
+    /// Returns the store's checksum.
     pub(crate) fn wanted(&self) -> Option<StoredSum> {
         self.0.as_ref().map(|(wanted, _)| *wanted)
     }
 
-    /// Passes on the `len` bytes from `start`, and takes note of them: what counts of a range that is read again is what comes then.
+    /// Passes on the `len` bytes from `start`, and hashes them: if a range is read again, the later
+    /// bytes count.
     pub(crate) fn watch(&self, start: u64, len: u64, body: ByteStream) -> ByteStream {
         let Some((wanted, seen)) = &self.0 else {
             return body;
@@ -90,7 +92,8 @@ impl Spans {
         }))
     }
 
-    /// Whether the file is another than its store keeps, where every one of its `size` bytes was read.
+    /// Returns whether the file differs from the store's checksum, if every one of its `size` bytes
+    /// was read.
     pub(crate) fn is_other(&self, size: u64) -> bool {
         let Some((wanted, seen)) = &self.0 else {
             return false;
@@ -133,7 +136,7 @@ impl Seen {
         }
     }
 
-    /// The checksum of the whole file, where all of it was read in ranges that meet.
+    /// Returns the checksum of the whole file, if all of it was read in adjacent ranges.
     fn sum(&self, way: StoredSum, size: u64) -> Option<StoredSum> {
         match self {
             Self::Ranges(spans) => {
@@ -166,7 +169,8 @@ impl InOrder {
         }
     }
 
-    /// Takes bytes from `at` on; false where nothing can be told any more: too many would wait, or ranges overlap.
+    /// Accepts bytes from `at` on; false if comparison is no longer possible: too many would wait,
+    /// or ranges overlap.
     fn take(&mut self, at: u64, bytes: &Bytes) -> bool {
         if at > self.at {
             self.ahead_bytes += bytes.len() as u64;
@@ -222,12 +226,12 @@ mod tests {
                 read(&spans, all, 20, all.len()).await;
                 read(&spans, all, 8, 20).await;
                 assert!(!spans.is_other(all.len() as u64), "some is missing");
-                // Tried again: what came at first counts no more.
+                // Tried again: the first bytes no longer count.
                 read(&spans, b"????????????????????", 8, 20).await;
                 read(&spans, all, 8, 20).await;
                 read(&spans, all, 0, 8).await;
                 assert_eq!(spans.is_other(all.len() as u64), is_other, "{way:?}");
-                // What was summed in its order can't be taken back.
+                // Bytes hashed in order can't be removed.
                 read(&spans, all, 0, 8).await;
                 assert_eq!(spans.is_other(all.len() as u64), is_other && way.adds_up());
             }

@@ -1,4 +1,4 @@
-//! The endpoint that every object store is: a raw store below, paths and conventions above.
+//! Endpoint over any object store: a raw store below, paths and conventions above.
 
 use std::{
     sync::{
@@ -23,17 +23,17 @@ use crate::{
     posix::DraftRules,
 };
 
-/// A bucket and a key or prefix in it.
+/// Bucket, and a key or prefix in it.
 pub(crate) struct Objects<S> {
     pub(super) store: Arc<S>,
     root: String,
     limits: Option<Limits>,
     pub(super) rules: DraftRules,
-    /// Whether nothing was at the root or below it when it was looked at.
+    /// True if nothing was at the root or below it when it was examined.
     was_empty: AtomicBool,
 }
 
-/// What a name may stand for, and what its key then ends in.
+/// Meanings of a name, each with the suffix of its key.
 const MEANINGS: [(&str, Kind); 3] = [
     ("", Kind::File),
     (LINK_SUFFIX, Kind::Link),
@@ -41,8 +41,8 @@ const MEANINGS: [(&str, Kind); 3] = [
 ];
 
 impl<S: RawStore> Objects<S> {
-    /// What lies at or below `root`. Listings, which make several requests at once, are held to the
-    /// caps where they make them.
+    /// Opens `root` and everything below it. Listings, which make several requests at once, apply
+    /// the caps themselves.
     pub(crate) fn open(
         store: S,
         root: &str,
@@ -67,7 +67,7 @@ impl<S: RawStore> Objects<S> {
         }
     }
 
-    /// The key of a file that is written.
+    /// Returns the key of a file being written.
     pub(super) fn file_key(&self, path: &[u8]) -> Result<String> {
         let key = self.key(path)?;
         if take_link(&mut key.clone().into_bytes()) {
@@ -82,7 +82,7 @@ impl<S: RawStore> Objects<S> {
         Ok(format!("{}{LINK_SUFFIX}", self.key(path)?))
     }
 
-    /// The entry of what stands for a `kind` under this key.
+    /// Returns the entry of the object for a `kind` under this key.
     async fn find(&self, key: &str, suffix: &str, kind: Kind) -> Result<Option<Entry>> {
         let head = self
             .store
@@ -99,7 +99,7 @@ impl<S: RawStore> Objects<S> {
         }))
     }
 
-    /// Whether a name that stands for a link stands for a file or a directory as well.
+    /// Returns whether a name that stands for a link also stands for a file or a directory.
     async fn has_other(&self, path: &[u8]) -> Result<bool> {
         let key = self.key(path)?;
         let prefix = prefix_of(&key);
@@ -107,7 +107,7 @@ impl<S: RawStore> Objects<S> {
             self.find(&key, "", Kind::File),
             self.store.has_below(&prefix)
         );
-        // Who may not look is told so of what is missing, too.
+        // Without permission to look, a missing object gives the same refusal.
         let or_unseen = |asked: Result<bool>| match asked {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(false),
             Err(error) if S::is_about_listing(&error) => Ok(false),
@@ -134,14 +134,14 @@ impl<S: RawStore> Objects<S> {
     async fn look_at_root(&self, key: &str) -> Result<Option<Entry>> {
         if key.is_empty() {
             return match self.store.has_below("").await {
-                // There is a bucket that may not be listed.
+                // A bucket that may not be listed exists.
                 Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(error),
                 Ok(_) | Err(_) => Ok(Some(directory_entry())),
             };
         }
         let [file, link, marker] = MEANINGS;
-        // Asked together, because mostly nothing is there and each would be waited for. The bucket's
-        // refusal comes first, because it has a reason.
+        // Requested together, because usually nothing exists and each would cost a wait. The
+        // bucket's refusal comes first, because it has a reason.
         let prefix = prefix_of(key);
         let (below, file, link, marker) = tokio::join!(
             self.store.has_below(&prefix),
@@ -189,7 +189,7 @@ fn unsupported_name(path: &[u8]) -> Error {
     Error::new(ErrorKind::Unsupported, "name", shown).hint("rename it")
 }
 
-/// A directory of which nothing is known but that it is there.
+/// Returns the entry of a directory about which only its existence is known.
 pub(crate) fn directory_entry() -> Entry {
     Entry::bare(Vec::new(), Kind::Directory)
 }
@@ -369,7 +369,7 @@ impl<S: RawStore> Endpoint for Objects<S> {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move {
             let key = self.link_key(path)?;
-            // An object of that name would stay, and be what is read.
+            // An object of that name would remain, and be read instead.
             if !self.was_empty.load(Relaxed) && self.has_other(path).await? {
                 let error = Error::new(ErrorKind::Conflict, "make link", self.store.show(&key));
                 return Err(error
@@ -388,7 +388,7 @@ impl<S: RawStore> Endpoint for Objects<S> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Prefixes need no making; "new" tells that nothing is there to compare with.
+    /// Prefixes need no creation; "new" means that nothing is there to compare with.
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         Box::pin(async {
             if self.was_empty.load(Relaxed) {

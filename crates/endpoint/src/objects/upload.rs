@@ -1,8 +1,8 @@
-//! An upload in segments that a later run can continue: what is the same at every store.
+//! Uploads in segments that a later run can continue, as far as all stores agree.
 //!
-//! The store's name for the upload, each segment's checksum and the receipt the store gave for it are
-//! noted in a ledger under the state folder. A later run asks the store what it still holds, and
-//! keeps that. Where the source has changed since, the old upload is given up.
+//! A ledger under the state folder notes the store's name for the upload, and each segment's
+//! checksum and receipt. A later run asks the store what it still holds, and keeps that. If the
+//! source has changed since, the old upload is discarded.
 
 use std::{
     collections::BTreeMap,
@@ -22,20 +22,21 @@ use crate::{
     ledger::{Head, Kept, Ledger},
 };
 
-/// What a ledger says where the store has no name for an unfinished upload.
+/// Ledger entry for a store that has no name for an unfinished upload.
 const NO_TOKEN: &str = "-";
 
-/// What is known of an object's length before it is written.
+/// Knowledge of an object's length before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// [`FileSpec::size`] says it.
+    /// Length known: [`FileSpec::size`].
     Known,
-    /// Nobody knows it yet.
+    /// Length unknown.
     Open,
 }
 
 impl Length {
-    /// How such an object is cut where a store takes so much, and what it is continued as.
+    /// Returns how an object is cut under a store's limits, and the specification under which it is
+    /// continued.
     fn cut(self, spec: &FileSpec, limits: &'static cut::Limits) -> (Cut, FileSpec) {
         match self {
             Self::Known => (Cut::even(spec.size, limits), spec.clone()),
@@ -44,19 +45,19 @@ impl Length {
     }
 }
 
-/// An upload as one store does it. Segments are numbered from 0.
+/// Upload at a particular store. Segments are numbered from 0.
 pub(crate) trait Segments: Send + Sync + Sized + 'static {
     type Store: RawStore;
-    /// What is known of a segment that the store holds.
+    /// Facts about a segment that the store holds.
     type Stored: Clone + Send + Sync;
 
-    /// What the store takes.
+    /// Returns the store's limits.
     fn limits() -> &'static cut::Limits;
 
-    /// The one that a ledger calls `token`.
+    /// Restores the upload that a ledger calls `token`.
     fn at(store: &Arc<Self::Store>, key: &str, spec: &FileSpec, token: &str) -> Self;
 
-    /// Starts one.
+    /// Starts an upload.
     fn begin(
         store: &Arc<Self::Store>,
         key: &str,
@@ -65,22 +66,22 @@ pub(crate) trait Segments: Send + Sync + Sized + 'static {
         async { Ok(Self::at(store, key, spec, NO_TOKEN)) }
     }
 
-    /// Which of the `noted` segments the store still holds; `None` when it does not know the upload
-    /// any more.
+    /// Returns the `noted` segments that the store still holds; `None` if it does not know the
+    /// upload any more.
     fn held(&self, noted: Noted) -> impl Future<Output = Result<Option<Vec<Kept>>>> + Send;
 
-    /// How a ledger notes it.
+    /// Returns its form in ledgers.
     fn token(&self) -> String {
         NO_TOKEN.to_owned()
     }
 
-    /// How a ledger notes a segment, beside its checksum.
+    /// Returns a segment's form in ledgers, besides its checksum.
     fn receipt(stored: &Self::Stored) -> String;
 
-    /// A segment as a ledger noted it.
+    /// Restores a segment from a ledger.
     fn noted(kept: &Kept) -> Option<Self::Stored>;
 
-    /// The address of the object for people.
+    /// Returns the address of the object for messages.
     fn shown(&self) -> String;
 
     /// Stores `len` bytes as segment `index`.
@@ -91,8 +92,8 @@ pub(crate) trait Segments: Send + Sync + Sized + 'static {
         body: ByteStream,
     ) -> impl Future<Output = Result<(Checksum, Self::Stored)>> + Send;
 
-    /// Makes the object of these segments, which come in order and have to add up to `size` bytes
-    /// with the checksum `whole`. If `only_new`, an object that is there is not replaced.
+    /// Assembles the object from these segments, which come in order and must add up to `size`
+    /// bytes with the checksum `whole`. If `only_new`, an existing object is not replaced.
     fn complete(
         &self,
         segments: Vec<Segment<Self::Stored>>,
@@ -100,23 +101,24 @@ pub(crate) trait Segments: Send + Sync + Sized + 'static {
         only_new: bool,
     ) -> impl Future<Output = Result<(), Incomplete>> + Send;
 
-    /// Whether the object that `head` tells of has the bytes of these segments, whose checksum is `whole`.
+    /// Returns whether the object of `head` has the bytes of these segments, whose checksum is
+    /// `whole`.
     fn is_made_of(
         head: &<Self::Store as RawStore>::Head,
         segments: &[Segment<Self::Stored>],
         whole: Checksum,
     ) -> bool;
 
-    /// Removes what is left over of one that was completed.
+    /// Removes the leftovers of a completed upload.
     fn clean_up(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Takes back what was stored.
+    /// Removes the stored segments.
     fn discard(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// A segment that the store holds.
+/// Segment that the store holds.
 pub(crate) struct Segment<T> {
     pub index: u64,
     pub start: u64,
@@ -124,10 +126,10 @@ pub(crate) struct Segment<T> {
     pub stored: T,
 }
 
-/// Why an object could not be completed.
+/// Reason why an object could not be completed.
 pub(crate) struct Incomplete {
     pub error: Error,
-    /// The store does not know the upload any more: it has to be done anew.
+    /// True if the store does not know the upload any more: it must start again.
     pub is_gone: bool,
 }
 
@@ -140,7 +142,7 @@ impl From<Error> for Incomplete {
     }
 }
 
-/// What a ledger notes of an upload's segments.
+/// Segments of an upload in a ledger.
 pub(crate) struct Noted {
     kept: Vec<Kept>,
     cut: Cut,
@@ -151,7 +153,7 @@ impl Noted {
         self.kept.is_empty()
     }
 
-    /// Those of which the store has the whole, as far as `size_of` tells.
+    /// Returns those that the store holds completely, as far as `size_of` reports.
     pub(crate) fn held(self, size_of: impl Fn(&Kept) -> Option<u64>) -> Vec<Kept> {
         let mut held = BTreeMap::new();
         for kept in self.kept {
@@ -163,7 +165,7 @@ impl Noted {
     }
 }
 
-/// An object on its way.
+/// Object being uploaded.
 pub(crate) struct Upload<P: Segments> {
     store: Arc<P::Store>,
     key: String,
@@ -226,7 +228,7 @@ impl<P: Segments> Upload<P> {
         })
     }
 
-    /// Whether what has the name is replaced.
+    /// Sets whether an existing object is replaced.
     pub(super) fn replacing(self, replaces: bool) -> Self {
         Self {
             only_new: !replaces,
@@ -234,7 +236,8 @@ impl<P: Segments> Upload<P> {
         }
     }
 
-    /// Sends a segment of an upload that another process began, and says its checksum and its receipt.
+    /// Sends a segment of an upload that another process began, and returns its checksum and its
+    /// receipt.
     pub(super) async fn send_lent(
         store: &Arc<P::Store>,
         key: &str,
@@ -275,7 +278,7 @@ impl<P: Segments> Upload<P> {
         Ok(checksum)
     }
 
-    /// Notes a segment that the store holds.
+    /// Records a segment that the store holds.
     fn note_segment(&self, kept: Kept, stored: P::Stored) -> Result<()> {
         let noted = self.ledger.add(kept.index, kept.checksum, &kept.receipt);
         noted.map_err(|cause| {
@@ -285,7 +288,7 @@ impl<P: Segments> Upload<P> {
         Ok(())
     }
 
-    /// The segments below `size`, in order.
+    /// Returns the segments below `size`, in order.
     fn below(&self, size: u64) -> Vec<Segment<P::Stored>> {
         let stored = self.stored();
         let segments = stored.iter().map(|(&index, stored)| {
@@ -307,7 +310,7 @@ impl<P: Segments> Upload<P> {
             self.clean_up().await;
             return Ok(());
         };
-        // It may have been done at an earlier asking, or at this one with the answer lost.
+        // An earlier request may have completed it, or this one with a lost answer.
         let is_refused = self.only_new && is_refused(&error);
         if (is_gone || is_refused || may_be_done(&error)) && self.is_published(size, whole).await {
             self.segments.discard().await;
@@ -330,7 +333,7 @@ impl<P: Segments> Upload<P> {
             self.segments
                 .complete(self.below(size), (size, whole), only_new)
         };
-        // Not every store minds what it is asked to.
+        // Some stores ignore the condition.
         if self.only_new && self.store.head(&self.key, "look at").await?.is_some() {
             return Err(overtaken(self.segments.shown()).into());
         }
@@ -342,14 +345,14 @@ impl<P: Segments> Upload<P> {
         }
     }
 
-    /// Removes what is left over, then the ledger: what could not be removed is found by it.
+    /// Removes leftovers, then the ledger, by which a later run finds what could not be removed.
     async fn clean_up(&self) {
         if self.segments.clean_up().await.is_ok() {
             self.ledger.remove();
         }
     }
 
-    /// Removes what an upload of what comes from `origin` left over whose object is there.
+    /// Removes the leftovers of a completed upload from `origin`.
     pub(super) async fn forget(store: &Arc<P::Store>, key: &str, origin: &str) {
         let record = Record::of(&**store, key, origin);
         let Some((head, _)) = record.load() else {
@@ -369,7 +372,7 @@ impl<P: Segments> Upload<P> {
         }
     }
 
-    /// Whether the object under the final name is the one that was sent.
+    /// Returns whether the object under the final name is the one that was sent.
     async fn is_published(&self, size: u64, whole: Checksum) -> bool {
         let Ok(Some(head)) = self.store.head(&self.key, "look at").await else {
             return false;
@@ -415,7 +418,7 @@ impl<P: Segments> Writer for Upload<P> {
         Box::pin(self.complete(size, whole))
     }
 
-    /// The store only answers for what it keeps.
+    /// The store only vouches for what it keeps.
     fn settle(&self) -> Boxed<'_, Result<bool>> {
         Box::pin(async { Ok(true) })
     }

@@ -1,4 +1,4 @@
-//! Objects that are stored in one piece, and what says that somebody else has their name.
+//! Objects stored in one request, and the detection of a name taken by another writer.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ impl<S: RawStore> Objects<S> {
     ) -> Result<()> {
         let key = self.file_key(path)?;
         self.write_one(&key, spec, content, condition).await?;
-        // It may have been a large one when an earlier run began it.
+        // An earlier run may have begun it as a large one.
         Upload::<S::Segments>::forget(&self.store, &key, &spec.origin).await;
         Ok(())
     }
@@ -37,8 +37,8 @@ impl<S: RawStore> Objects<S> {
         let Err(error) = self.store.put(key, what, content, condition).await else {
             return Ok(());
         };
-        // The answer may be lost and not the deed. Asked again under a condition, the store would say that the object is there, and not
-        // that it is ours.
+        // The answer may be lost although the write succeeded. A conditional repetition would only
+        // show that an object exists, not that it is ours.
         if error.is_temporary() && self.is_kept(key, spec, sum).await {
             return Ok(());
         }
@@ -48,7 +48,8 @@ impl<S: RawStore> Objects<S> {
         Err(overtaken(self.store.show(key)))
     }
 
-    /// Stores an object where none is. One of these bytes that keeps the same counts: an answer may have been lost.
+    /// Stores an object if there is none. An existing one with these bytes and attributes counts:
+    /// an answer may have been lost.
     async fn write_new(
         &self,
         key: &str,
@@ -66,7 +67,7 @@ impl<S: RawStore> Objects<S> {
             return Ok(());
         }
         if error.kind() == ErrorKind::Unsupported {
-            // A store that knows no conditions is looked at.
+            // A store without conditional writes is asked first.
             return match self.store.head(key, "look at").await? {
                 None => self.store.put(key, what, content, None).await,
                 Some(_) => Err(overtaken(self.store.show(key))),
@@ -79,7 +80,7 @@ impl<S: RawStore> Objects<S> {
         })
     }
 
-    /// Whether an object has this checksum and keeps what `spec` says.
+    /// Returns whether an object has this checksum and keeps the attributes of `spec`.
     async fn is_kept(&self, key: &str, spec: &FileSpec, sum: Checksum) -> bool {
         let Ok(Some(head)) = self.store.head(key, "look at").await else {
             return false;
@@ -93,12 +94,12 @@ impl<S: RawStore> Objects<S> {
     }
 }
 
-/// Whether a store refuses to write as something else has the name.
+/// Returns whether a store refuses to write because another object has the name.
 pub(super) fn is_refused(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Changed | ErrorKind::Conflict)
 }
 
-/// Says that something else got the name.
+/// Returns the error for a name that another writer took.
 pub(super) fn overtaken(shown: String) -> Error {
     Error::new(ErrorKind::Conflict, "write", shown)
         .cause("somebody else wrote it meanwhile")

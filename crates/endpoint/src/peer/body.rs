@@ -1,4 +1,4 @@
-//! Bodies of requests: a message, and bytes that are summed and digested as they pass.
+//! Bodies of requests: a message, and bytes that are hashed as they pass.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use crate::{
     web::next_step,
 };
 
-/// A message as a request carries it: its length in four bytes, little-endian, and itself.
+/// Returns a message as a request carries it: its length in four bytes, little-endian, and itself.
 pub(super) fn message(record: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(4 + record.len());
     out.put_u32_le(u32::try_from(record.len()).unwrap_or(u32::MAX));
@@ -29,23 +29,24 @@ pub(super) fn message(record: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// What one may know of a streamed body while it is sent and after.
+/// State of a streamed body, readable during and after the upload.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
-    /// Nothing can be sent now because the source gives nothing: no fault of the network.
+    /// True while the source yields nothing: no fault of the network.
     pub(super) is_starved: AtomicBool,
     outcome: Mutex<Option<Result<Checksum, Error>>>,
     ended: Notify,
 }
 
 impl Sending {
-    /// The checksum of all that was sent, or why the source failed; `None` while it is under way.
+    /// Returns the checksum of all that was sent, or the source's error; `None` while in progress.
     pub(super) fn take(&self) -> Option<Result<Checksum, Error>> {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.take()
     }
 
-    /// The checksum of all that is to be sent, once it is on its way; never if the source fails.
+    /// Waits for the checksum of the whole body, known once it is sent; never returns if the source
+    /// fails.
     pub(super) async fn sum(&self) -> Checksum {
         loop {
             let ended = self.ended.notified();
@@ -66,26 +67,27 @@ impl Sending {
     }
 }
 
-/// The body of a request. Its length is known from the start.
+/// Body of a request. Its length is known from the start.
 pub(super) enum Body {
-    /// In memory: can be sent twice.
+    /// Body in memory: it can be sent twice.
     Whole {
         pieces: VecDeque<Bytes>,
         left: u64,
         load: Load,
     },
-    /// Comes from a source as it is sent.
+    /// Body read from a source as it is sent.
     Streamed(Box<Streamed>),
 }
 
 impl Body {
-    /// These bytes, which `load` counts as they go.
+    /// Creates a body of these bytes, which `load` counts as they go.
     pub(super) fn whole(pieces: VecDeque<Bytes>, load: Load) -> Self {
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self::Whole { pieces, left, load }
     }
 
-    /// `head`, then `len` bytes of `stream`, every `segment_size` of them followed by their digest.
+    /// Creates a body of `head` and `len` bytes of `stream`, with a digest after every
+    /// `segment_size` bytes.
     pub(super) fn streamed(
         head: Bytes,
         stream: ByteStream,
@@ -109,11 +111,11 @@ impl Body {
     }
 }
 
-/// A body that comes from a source.
+/// Body read from a source.
 pub(super) struct Streamed {
     head: Option<Bytes>,
     stream: ByteStream,
-    /// What the stream gave beyond the segment.
+    /// Bytes from the stream that lie beyond the segment.
     ready: Bytes,
     segment_size: u64,
     /// Bytes until the next digest.
@@ -161,7 +163,7 @@ impl Streamed {
 }
 
 impl Streamed {
-    /// The next bytes, up to the end of the segment.
+    /// Returns the next bytes, up to the end of the segment.
     fn cut(&mut self) -> Bytes {
         let most = usize::try_from(self.segment_left).unwrap_or(usize::MAX);
         let bytes = self.ready.split_to(most.min(self.ready.len()));
@@ -172,7 +174,7 @@ impl Streamed {
         bytes
     }
 
-    /// The digest of the segment, after which the next begins.
+    /// Returns the digest of the segment, and begins the next.
     fn end_segment(&mut self) -> Bytes {
         let digest = Bytes::copy_from_slice(self.hasher.finalize().as_bytes());
         self.hasher.reset();
@@ -184,7 +186,7 @@ impl Streamed {
         digest
     }
 
-    /// Bytes that are still to come.
+    /// Returns the number of bytes still to come.
     fn rest(&self) -> u64 {
         let head = self.head.as_ref().map_or(0, |head| head.len() as u64);
         let digests = 1 + (self.left - self.segment_left).div_ceil(self.segment_size);

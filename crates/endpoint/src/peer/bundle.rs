@@ -21,8 +21,8 @@ use crate::{
     endpoint::{Entry, Parcel, Whole},
 };
 
-/// Files below this size are gathered with what stands before them, so that a write call carries
-/// many; larger ones are handed on as they are.
+/// Size below which files are gathered with their records, so that one write call carries many;
+/// larger ones are passed on as they are.
 const GATHERED_BYTES_MAX: usize = 32 << 10;
 
 /// Bytes of a record about a file beside its name and origin.
@@ -74,7 +74,8 @@ pub(super) fn only<T>(results: Vec<Result<T>>, shown: impl FnOnce() -> String) -
         .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "copy", shown()).at(Locus::Network)))
 }
 
-/// How many files each request carries: about `share` bytes, and never more than a bundle may.
+/// Returns how many files each request carries: about `share` bytes, and never more than a bundle
+/// may.
 fn bundles(sizes: impl Iterator<Item = (u64, u64)>, share: u64) -> Vec<usize> {
     let share = share.min(BUNDLE_BYTES_MAX);
     let (mut counts, mut count, mut bytes, mut names) = (Vec::new(), 0, 0, 0);
@@ -96,7 +97,7 @@ fn bundles(sizes: impl Iterator<Item = (u64, u64)>, share: u64) -> Vec<usize> {
     counts
 }
 
-/// The same failure for every file of a bundle.
+/// Returns one failure for every file of a bundle.
 fn all_failed<T>(
     remote: &Remote,
     error: &Error,
@@ -160,13 +161,13 @@ async fn fetch(remote: &Arc<Remote>, wanted: &[(Vec<u8>, Entry)]) -> Vec<Result<
     }
 }
 
-/// Small files being taken out of the data of an answer, without copying them.
+/// Extraction of small files from the data of an answer, without copying them.
 #[derive(Default)]
 struct Unpacking {
     pieces: Pieces,
-    /// The file whose bytes come now.
+    /// File whose bytes arrive now.
     entry: Option<Entry>,
-    /// The file whose bytes are here, and not confirmed.
+    /// Complete file that is not confirmed yet.
     whole: Option<Whole>,
     found: Vec<Result<Whole, super::wire::Refusal>>,
 }
@@ -246,7 +247,7 @@ async fn store(remote: &Arc<Remote>, parcels: Vec<Parcel>) -> Vec<Result<()>> {
     }
 }
 
-/// The body that stores `parcels`.
+/// Builds the body that stores `parcels`.
 fn pack(remote: &Remote, parcels: Vec<Parcel>) -> Result<VecDeque<Bytes>> {
     let mut packing = Packing::default();
     let count = u32::try_from(parcels.len()).unwrap_or(u32::MAX);

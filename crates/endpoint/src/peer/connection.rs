@@ -1,4 +1,4 @@
-//! One connection to a peer: opened with the pinned key, watched for progress.
+//! Connections to a peer: opened with the pinned key, watched for progress.
 
 use std::{
     future::Future,
@@ -33,36 +33,36 @@ use crate::{
     relay::{Fingerprint, pin},
 };
 
-/// A SYN lost twice is sent a third time after 3 s.
+/// Timeout of a TCP connection. A SYN lost twice is sent a third time after 3 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// TLS takes a round trip and some arithmetic of a machine that may be busy.
+/// Timeout of the TLS handshake: a round trip, and some arithmetic of a machine that may be busy.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request on which no byte moved either way for this long is given up.
+/// Time without a byte in either direction after which a request is given up.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often progress is looked at.
+/// Interval between checks of progress.
 const STALL_CHECK: Duration = Duration::from_secs(1);
 
-/// Connections idle for longer are not used again: peers close them after 60 s.
+/// Longest idle time of a connection that is used again: peers close them after 60 s.
 const IDLE_MAX: Duration = Duration::from_secs(45);
 
-/// Where a peer listens, and the key it must have.
+/// Address of a peer, and the key it must have.
 pub(super) struct Target {
     /// Host name or address.
     pub(super) host: String,
     pub(super) port: u16,
-    /// For people.
+    /// Address for messages.
     pub(super) shown: Arc<str>,
     pub(super) server_name: ServerName<'static>,
     pub(super) tls: TlsConnector,
-    /// How connections get there.
+    /// Routes to it.
     pub(super) ways: Ways,
 }
 
 impl Target {
-    /// A target whose key has this fingerprint, and the ways there.
+    /// Creates a target whose key has this fingerprint, with the routes to it.
     pub(super) fn new(
         host: &str,
         port: u16,
@@ -85,31 +85,31 @@ impl Target {
     }
 }
 
-/// What sends requests.
+/// Sender of requests.
 enum Sender {
-    /// One request at a time.
+    /// HTTP/1.1, one request at a time.
     Http1(http1::SendRequest<Body>),
-    /// Many on one channel.
+    /// HTTP/2, many requests on one channel.
     Http2(http2::SendRequest<Body>),
 }
 
-/// An open connection. Dropping it closes it.
+/// Open connection. Dropping it closes it.
 pub(super) struct Connection {
     sender: Sender,
     pub(super) activity: Arc<AtomicU64>,
-    /// Whether it sends bulk data.
+    /// True if it sends bulk data.
     pub(super) is_bulk: Arc<AtomicBool>,
-    /// Owns the future that drives the connection.
+    /// Owner of the future that drives the connection.
     _driver: JoinSet<()>,
     pub(super) idle_since: Instant,
-    /// Whether a request was made on it.
+    /// True if a request was made on it.
     pub(super) used: bool,
-    /// Which way it goes.
+    /// Route that it takes.
     pub(super) way: usize,
 }
 
 impl Connection {
-    /// A share in a channel that somebody else drives.
+    /// Creates a share in a channel that another owner drives.
     pub(super) fn shared(sender: http2::SendRequest<Body>, activity: Arc<AtomicU64>) -> Self {
         Self {
             sender: Sender::Http2(sender),
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Whether a request may be made on it.
+    /// Returns whether a request may be made on it.
     pub(super) fn is_usable(&self) -> bool {
         let is_closed = match &self.sender {
             Sender::Http1(sender) => sender.is_closed(),
@@ -149,7 +149,7 @@ impl Connection {
     }
 }
 
-/// Runs a step of a request for as long as bytes move, or could if the source gave any.
+/// Runs a step of a request for as long as bytes move, or could move if the source yielded any.
 pub(super) async fn watch<T>(
     activity: &AtomicU64,
     shown: &str,
@@ -177,7 +177,7 @@ pub(super) async fn watch<T>(
     }
 }
 
-/// Opens a connection by the first way that opens; `on_rtt` is told how long it took there and back.
+/// Opens a connection by the first route that opens; `on_rtt` receives its round trip time.
 pub(super) async fn open(
     target: &Target,
     fleet: Arc<Fleet>,
@@ -201,8 +201,8 @@ pub(super) async fn open(
     }))
 }
 
-/// Opens a TCP connection. Also tells how long it took: through gateways that is no less than one time over the
-/// whole way and back.
+/// Opens a TCP connection and measures how long that takes: through gateways no less than one round
+/// trip over the whole path.
 async fn connect(target: &Target, way: usize) -> Result<(TcpStream, Duration)> {
     let hops = target.ways.hops(way);
     if !hops.is_empty() {
@@ -271,7 +271,7 @@ async fn open_by(
     })
 }
 
-/// Drives a connection. Its errors reach the requests on it; there is nobody else to tell.
+/// Drives a connection. Its errors reach the requests on it; nobody else needs them.
 fn drive(driver: impl Future<Output = ()> + Send + 'static) -> JoinSet<()> {
     let mut drivers = JoinSet::new();
     drivers.spawn(driver);

@@ -1,4 +1,4 @@
-//! Whether a peer that was started over SSH can be reached directly.
+//! Choice between direct connections and the SSH channel for a peer started over SSH.
 
 use std::{
     sync::{
@@ -17,29 +17,29 @@ use tokio::{
 use super::{Notices, connection::Target, pool::Pool};
 use crate::{Error, line};
 
-/// After this time without a connection, ports count as closed.
+/// Time without a connection after which ports count as closed.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The address SSH came in on gets this head start before the host's name.
+/// Head start of the address from which SSH came in before the host's name.
 const HEAD_START: Duration = Duration::from_millis(300);
 
-/// Where data goes.
+/// Path that data takes.
 #[derive(Clone)]
 pub(super) enum Direct {
-    /// A connection is being tried.
+    /// Undecided: a connection is being tried.
     Trying,
-    /// Over its own connections.
+    /// Direct connections.
     Open(Arc<Pool>),
-    /// Through the channel.
+    /// SSH channel.
     Closed,
 }
 
-/// Whom to tell how data goes.
+/// Notices about the path that data takes.
 pub(super) struct Telling {
     pub(super) notices: Notices,
-    /// For people.
+    /// Host name for messages.
     pub(super) host: String,
-    /// Whether it was said that ports are closed.
+    /// True if closed ports were already reported.
     pub(super) told_closed: Arc<AtomicBool>,
 }
 
@@ -70,7 +70,7 @@ impl Telling {
     }
 }
 
-/// The first of some targets to open, each with a head start before the next.
+/// Returns the first target that opens, each with a head start before the next.
 async fn first_of(targets: Vec<Target>) -> Option<Arc<Pool>> {
     let mut trying = JoinSet::new();
     for (place, target) in (0..).zip(targets) {
@@ -89,8 +89,8 @@ async fn first_of(targets: Vec<Target>) -> Option<Arc<Pool>> {
     None
 }
 
-/// Tries the targets and says what came of it. Those that gateways lead to come first, however near the others
-/// are: only where these open in no way, not straight either, are the others tried.
+/// Tries the targets and announces the result. Targets behind gateways come first, however near the
+/// others are. Others are tried only if none of these opens by any route, not even directly.
 pub(super) async fn choose(targets: Vec<Target>, decide: watch::Sender<Direct>, telling: Telling) {
     let (led, others): (Vec<_>, Vec<_>) = targets
         .into_iter()
@@ -108,7 +108,7 @@ pub(super) async fn choose(targets: Vec<Target>, decide: watch::Sender<Direct>, 
         Err(_) => {
             telling.closed();
             decide.send_replace(Direct::Closed);
-            // Late is better than never.
+            // A late connection is better than none.
             first.await
         }
     };

@@ -1,4 +1,4 @@
-//! Directories that are made while the copy goes on, many in one request.
+//! Directories made in the background, many in one request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +16,12 @@ use crate::{Error, Result, endpoint::Entry};
 #[derive(Default)]
 struct Queue {
     wanted: Vec<MakeDirectory>,
-    /// Somebody sends them.
+    /// True while a sender runs.
     is_running: bool,
     running: JoinSet<()>,
 }
 
-/// Directories whose making nobody waits for, because what is stored in them makes them too.
+/// Directories that nobody waits for, since storing files in them creates them too.
 pub(super) struct Directories {
     remote: Arc<Remote>,
     queue: Mutex<Queue>,
@@ -41,7 +41,7 @@ impl Directories {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a directory made soon.
+    /// Queues a directory to be made soon.
     pub(super) fn make(self: &Arc<Self>, directory: MakeDirectory) {
         let mut queue = self.queue();
         queue.wanted.push(directory);
@@ -55,7 +55,8 @@ impl Directories {
                 let Some(batch) = this.next_batch() else {
                     return;
                 };
-                // What could not be made is made again where it is sealed, and told there.
+                // A directory that could not be made is retried when it is sealed, which reports
+                // the error.
                 let _ = this.send(batch).await;
             }
         });
@@ -78,11 +79,11 @@ impl Directories {
         self.remote.ask(operation, b"", &message).await
     }
 
-    /// Gives several directories their attributes in one request; one result each, in their order.
+    /// Sets the attributes of several directories in one request; one result each, in order.
     pub(super) async fn seal(&self, wanted: &[(Vec<u8>, Entry, bool)]) -> Vec<Result<()>> {
         match self.try_seal(wanted).await {
             Ok(outcomes) => outcomes,
-            // The request failed, and so all of them: the first is told why.
+            // The request failed for all of them; the first result carries the error.
             Err(error) => {
                 let others = wanted.iter().skip(1).map(|(path, ..)| {
                     let shown = self.remote.show(path);
@@ -123,7 +124,7 @@ impl Directories {
         Ok(outcomes.collect())
     }
 
-    /// Waits until all are made, or were asked for in vain.
+    /// Waits until all are made, or have failed.
     pub(super) async fn settle(&self) {
         loop {
             let settled = self.settled.notified();

@@ -1,4 +1,4 @@
-//! Runs what HTTP/2 wants run beside a connection, and ends it with its owner.
+//! Executor for the futures of an HTTP/2 connection, which end with their owner.
 
 use std::{
     future::Future,
@@ -8,7 +8,7 @@ use std::{
 use hyper::rt::Executor;
 use tokio::task::JoinSet;
 
-/// Owns the futures of one connection.
+/// Owner of the futures of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct Owned {
     running: Arc<Mutex<JoinSet<()>>>,

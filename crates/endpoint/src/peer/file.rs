@@ -24,10 +24,10 @@ use crate::{
     posix::segment_range,
 };
 
-/// Bytes of the segments of one request: enough that the way back of its answer does not count.
+/// Bytes of the segments of one request: enough that the latency of its answer does not matter.
 const RUN_BYTES_MAX: u64 = 16 << 20;
 
-/// A file at a peer, open for reading.
+/// File at a peer, open for reading.
 pub(super) struct PeerReader {
     remote: Arc<Remote>,
     path: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) struct PeerReader {
 }
 
 impl PeerReader {
-    /// Opens `path`. Asks only if no listing has told exactly what `entry` says.
+    /// Opens `path`. Sends a request only if no listing reported exactly what `entry` says.
     pub(super) async fn open(remote: Arc<Remote>, path: Vec<u8>, entry: &Entry) -> Result<Self> {
         if remote.knowledge.takes_for(&path, entry) {
             let entry = entry.clone();
@@ -83,14 +83,14 @@ impl PeerReader {
     }
 }
 
-/// A range on its way here.
+/// Range being received.
 struct Incoming {
-    /// `None` once it was read to its end.
+    /// Answer being read; `None` once it was read to its end.
     answer: Option<Answer>,
     hasher: blake3::Hasher,
     left: u64,
-    /// The bytes that arrived last. Whoever counts bytes takes the last ones for the end, so these
-    /// wait until the digest is found right.
+    /// Last bytes that arrived. A reader that counts bytes sees them as the end, so they wait for
+    /// the digest check.
     held: Option<Bytes>,
 }
 
@@ -124,7 +124,7 @@ impl Incoming {
     }
 }
 
-/// Compares the digest and hears whether the file still is what it was.
+/// Compares the digest and checks that the file is unchanged.
 pub(super) async fn end_of_data(mut answer: Answer, hasher: &blake3::Hasher) -> Result<()> {
     match answer.next().await? {
         Some(Piece::Digest(digest)) if digest == *hasher.finalize().as_bytes() => {}
@@ -159,13 +159,14 @@ impl Reader for PeerReader {
         })
     }
 
-    /// Every range was compared with what the file was when opened, before it was read and after.
+    /// Every range was compared with the state of the file at opening, before and after it was
+    /// read.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// A large file on its way to a peer.
+/// Large file being sent to a peer.
 pub(super) struct PeerWriter {
     remote: Arc<Remote>,
     path: Vec<u8>,
@@ -175,7 +176,7 @@ pub(super) struct PeerWriter {
     sent: Sent,
 }
 
-/// What of a file is on its way or has arrived.
+/// Ranges of a file that are in flight or have arrived.
 #[derive(Default)]
 struct Sent {
     ranges: Mutex<SentRanges>,
@@ -184,9 +185,9 @@ struct Sent {
 
 #[derive(Default)]
 struct SentRanges {
-    /// By the first byte, with the end: of a segment or of several.
+    /// Checksums by first byte, each with the end: of one segment or several.
     sums: BTreeMap<u64, (u64, Checksum)>,
-    /// Bytes of all of them.
+    /// Bytes of all ranges.
     bytes: u64,
 }
 
@@ -203,7 +204,7 @@ impl Sent {
         self.changed.notify_one();
     }
 
-    /// Waits until nothing is missing. The checksum of the whole; `None` if ranges overlap.
+    /// Waits until nothing is missing. Returns the checksum of the whole; `None` if ranges overlap.
     async fn whole(&self, size: u64) -> Option<Checksum> {
         loop {
             let changed = self.changed.notified();
@@ -228,7 +229,7 @@ impl SentRanges {
 }
 
 impl PeerWriter {
-    /// Starts a file or continues it. Asks only where something unfinished may be.
+    /// Starts or continues a file. Sends a request only if something unfinished may exist.
     pub(super) async fn start(
         remote: Arc<Remote>,
         path: Vec<u8>,
@@ -311,7 +312,7 @@ impl PeerWriter {
                 answered.await
             }
         };
-        // What the source says is the cause, where it says something.
+        // The source's error, if there is one, is the cause.
         match (sending.take(), answered) {
             (Some(Err(error)), _) | (_, Err(error)) => Err(error),
             (Some(Ok(sum)), Ok(())) => {
@@ -339,7 +340,7 @@ impl PeerWriter {
     }
 }
 
-/// A release from before files of unknown length has no path for them.
+/// Servers older than files of unknown length have no path for them.
 fn is_too_old(error: Error) -> Error {
     if error.kind() != ErrorKind::NotFound {
         return error;

@@ -1,4 +1,4 @@
-//! How answers are cut: each frame is four bytes, a kind and a length, and what they say.
+//! Frames of answers: four bytes with a kind and a length, and a payload.
 
 use std::{collections::VecDeque, pin::Pin};
 
@@ -17,18 +17,19 @@ pub const HEAD_BYTES: usize = 4;
 /// Bytes of a BLAKE3 digest.
 pub const DIGEST_BYTES: usize = 32;
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// A record.
     Message,
     /// Bytes.
     Data,
-    /// The BLAKE3 digest of all data before.
+    /// BLAKE3 digest of all data before.
     Digest,
     /// Nothing: the answer is not ready yet.
     Wait,
-    /// What was done without all of its modes and times: how many lack each, as two numbers of eight bytes, little-endian.
+    /// Numbers of files stored without their mode and without their time, each in eight bytes,
+    /// little-endian.
     Unkept,
 }
 
@@ -55,7 +56,7 @@ impl FrameKind {
     }
 }
 
-/// The head of a frame of `len` bytes. Lengths are below 16 MiB.
+/// Returns the head of a frame of `len` bytes. Lengths are below 16 MiB.
 #[must_use]
 pub fn head(kind: FrameKind, len: usize) -> [u8; HEAD_BYTES] {
     debug_assert!(len < 1 << 24, "a frame's length has 24 bits");
@@ -63,7 +64,7 @@ pub fn head(kind: FrameKind, len: usize) -> [u8; HEAD_BYTES] {
     [a, b, c, kind.number()]
 }
 
-/// A whole frame with `payload`.
+/// Returns a whole frame with `payload`.
 #[must_use]
 pub fn frame(kind: FrameKind, payload: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(HEAD_BYTES + payload.len());
@@ -75,7 +76,7 @@ pub fn frame(kind: FrameKind, payload: &[u8]) -> Bytes {
 /// Bytes of [`FrameKind::Unkept`].
 const UNKEPT_BYTES: usize = 16;
 
-/// The frame that tells what is not kept.
+/// Returns the frame that reports attributes not kept.
 #[must_use]
 pub fn unkept_frame(unkept: Unkept) -> Bytes {
     let numbers = [unkept.modes, unkept.times].map(u64::to_le_bytes);
@@ -89,25 +90,25 @@ fn read_unkept(mut payload: Bytes) -> Unkept {
     }
 }
 
-/// What comes out of an answer.
+/// Piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     /// A record.
     Message(Bytes),
-    /// Some bytes: as they arrived, not as they were framed.
+    /// Bytes as they arrived, not as they were framed.
     Data(Bytes),
-    /// The digest of all data since the last one.
+    /// Digest of all data since the last one.
     Digest([u8; DIGEST_BYTES]),
 }
 
-/// Why an answer can't be read on.
+/// Reason why an answer can't be read on.
 #[derive(Debug)]
 pub enum Broken {
-    /// The connection ended.
+    /// Connection ended.
     Connection(hyper::Error),
-    /// It ended in the middle.
+    /// Answer ended in the middle.
     Short,
-    /// It is no answer of this protocol.
+    /// Not an answer of this protocol.
     Nonsense(&'static str),
 }
 
@@ -123,7 +124,7 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What remains of the frame being read.
+/// Rest of the frame being read.
 #[derive(Debug, Clone, Copy)]
 enum Inside {
     Head,
@@ -131,16 +132,16 @@ enum Inside {
     Whole(FrameKind, usize),
 }
 
-/// Cuts a body into pieces without copying data.
+/// Splitter of a body into pieces, without copying data.
 #[derive(Debug)]
 pub struct Frames<B = Incoming> {
     body: B,
-    /// What arrived and was not used yet.
+    /// Bytes that arrived and are not used yet.
     pending: Bytes,
-    /// A head, message or digest that arrived in several pieces.
+    /// Head, message or digest that arrived in several pieces.
     gathered: BytesMut,
     inside: Inside,
-    /// What was told not to be kept.
+    /// Attributes reported as not kept.
     unkept: Unkept,
 }
 
@@ -156,12 +157,12 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Frames<B> {
         }
     }
 
-    /// Takes what was told so far not to be kept.
+    /// Returns and resets the attributes reported so far as not kept.
     pub fn take_unkept(&mut self) -> Unkept {
         std::mem::take(&mut self.unkept)
     }
 
-    /// The next piece; `None` at the end, which must fall between two frames.
+    /// Returns the next piece; `None` at the end, which must fall between two frames.
     ///
     /// # Errors
     /// [`Broken`].
@@ -187,7 +188,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Frames<B> {
         }
     }
 
-    /// A piece out of what has arrived, if there is one.
+    /// Returns a piece of the bytes that have arrived, if there is one.
     fn cut(&mut self) -> Result<Option<Piece>, Broken> {
         loop {
             match self.inside {
@@ -229,7 +230,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Frames<B> {
         }
     }
 
-    /// `len` bytes in a row, once they are here.
+    /// Returns `len` contiguous bytes, once they are here.
     fn gather(&mut self, len: usize) -> Option<Bytes> {
         if self.gathered.is_empty() && self.pending.len() >= len {
             return Some(self.pending.split_to(len));
@@ -265,7 +266,7 @@ fn begin(head: &[u8]) -> Result<Inside, Broken> {
 /// Longest record within data, in bytes.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that arrived in pieces, and are taken out in others, without being copied.
+/// Bytes that arrive in pieces and are taken in others, without being copied.
 #[derive(Debug, Default)]
 pub struct Pieces {
     pieces: VecDeque<Bytes>,
@@ -273,19 +274,19 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Adds what arrived.
+    /// Adds bytes that arrived.
     pub fn push(&mut self, bytes: Bytes) {
         self.len += bytes.len();
         self.pieces.push_back(bytes);
     }
 
-    /// Whether all was taken out.
+    /// Returns whether all bytes were taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The next `len` bytes, once they are here.
+    /// Returns the next `len` bytes, once they are here.
     pub fn take(&mut self, len: usize) -> Option<Vec<Bytes>> {
         if self.len < len {
             return None;
@@ -306,7 +307,7 @@ impl Pieces {
         Some(taken)
     }
 
-    /// The next record, its length in four bytes in front, once it is here.
+    /// Returns the next record, prefixed with its length in four bytes, once it is here.
     ///
     /// # Errors
     /// [`Broken::Nonsense`] for a length no record has.
@@ -329,7 +330,7 @@ impl Pieces {
     }
 }
 
-/// Pieces of a body, all of which are there.
+/// Pieces of a body, all present.
 struct Steps(VecDeque<Bytes>);
 
 impl Body for Steps {
@@ -345,7 +346,7 @@ impl Body for Steps {
     }
 }
 
-/// Reads an answer and the messages in it as all that they can be, for [`crate::fuzzing`].
+/// Reads an answer and its messages as every possible kind, for [`crate::fuzzing`].
 pub(crate) fn try_frames(data: &[u8]) {
     let Some((&step, body)) = data.split_first() else {
         return;
@@ -353,7 +354,7 @@ pub(crate) fn try_frames(data: &[u8]) {
     let pieces = body.chunks(usize::from(step).max(1));
     let mut frames = Frames::new(Steps(pieces.map(Bytes::copy_from_slice).collect()));
     let mut bytes = 0;
-    // All of it is there, so nothing is waited for.
+    // All bytes are present, so nothing waits.
     while let Some(Ok(Some(piece))) = frames.next().now_or_never() {
         match piece {
             Piece::Message(message) => {

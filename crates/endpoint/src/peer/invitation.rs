@@ -1,4 +1,4 @@
-//! The line with which a peer that was started over SSH says where it is and who may use it.
+//! First line of a peer that was started over SSH, with its address and credentials.
 
 use std::{fmt, net::IpAddr};
 
@@ -7,26 +7,27 @@ use serde::{Deserialize, Serialize};
 use super::wire::{VERSION_NEWEST, VERSION_OLDEST};
 use crate::relay::Fingerprint;
 
-/// What the line begins with; what comes before it is a login shell's, which may not have ended its own line.
+/// Prefix of the line. Text before it comes from a login shell, which may not have ended its own
+/// line.
 const START: &str = "posthaste-peer ";
 
-/// Where a peer listens, what it speaks, its key and the secret its one client shows it. Later
+/// Address of a peer, its protocol versions, its key and the secret of its one client. Later
 /// releases may add fields.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
-    /// The oldest version of the protocol it speaks.
+    /// Oldest version of the protocol that it speaks.
     pub oldest: u32,
-    /// The newest version it speaks.
+    /// Newest version that it speaks.
     pub newest: u32,
-    /// The release it is, for people.
+    /// Release, for people.
     pub release: String,
-    /// Where it listens; `None` when it could not.
+    /// Address on which it listens; `None` if it could not listen.
     pub address: Option<IpAddr>,
-    /// The port there.
+    /// Port on which it listens.
     pub port: u16,
-    /// Its key, made for this one time.
+    /// Fingerprint of its key, made for this session.
     fingerprint: String,
-    /// 64 hexadecimal digits, made for this one time.
+    /// Secret of 64 hexadecimal digits, made for this session.
     secret: String,
 }
 
@@ -41,7 +42,7 @@ impl fmt::Debug for Invitation {
 }
 
 impl Invitation {
-    /// The invitation of this release.
+    /// Creates the invitation of this release.
     #[must_use]
     pub fn new(
         listens: Option<(IpAddr, u16)>,
@@ -59,27 +60,27 @@ impl Invitation {
         }
     }
 
-    /// Its key; `None` when that is written in a way nobody here knows.
+    /// Returns the fingerprint of its key; `None` if its form is unknown.
     #[must_use]
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         self.fingerprint.parse().ok()
     }
 
-    /// The secret; `None` when it is none.
+    /// Returns the secret; `None` if it is malformed.
     #[must_use]
     pub fn secret(&self) -> Option<[u8; 32]> {
         crate::relay::from_hex(&self.secret)
     }
 
-    /// The line, with its end.
+    /// Returns the line, with its end.
     #[must_use]
     pub fn line(&self) -> String {
-        // Texts and numbers can always be written.
+        // Serialization of texts and numbers can't fail.
         let json = serde_json::to_string(self).unwrap_or_default();
         format!("{START}{json}\n")
     }
 
-    /// Reads a line; `None` when it is another.
+    /// Parses a line; `None` if it is another.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Self> {
         let start = line

@@ -1,4 +1,4 @@
-//! What answers have told, so that nobody asks again: each question costs the way there and back.
+//! Cache of a peer's answers, which saves round trips.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,26 +11,26 @@ use crate::{
     unfinished::is_unfinished,
 };
 
-/// Directories and files remembered, each: a megabyte or two. What is forgotten is asked for.
+/// Most directories and files remembered, each: a megabyte or two. Forgotten ones are asked for.
 const REMEMBERED_MAX: usize = 16_384;
 
 #[derive(Default)]
 struct Known {
-    /// The root as the greeting told it: followed, and itself. Each is good for one question.
+    /// Root from the greeting, with a final link followed and not. Each answers one question.
     root: [Option<Looked>; 2],
-    /// Nothing was there when the greeting looked.
+    /// True if nothing was there at the greeting.
     root_is_absent: bool,
-    /// Directories that this process had made: nothing is in them but what it stored.
+    /// Directories made for this process: they hold only what it stored.
     new: HashSet<Vec<u8>>,
     /// Directories without unfinished files.
     clean: HashSet<Vec<u8>>,
-    /// Files this process has started and not finished.
+    /// Files that this process has started and not finished.
     started: HashSet<Vec<u8>>,
     /// Large files seen in listings.
     files: HashMap<Vec<u8>, Entry>,
 }
 
-/// What is known of a peer's files; bounded.
+/// Facts about a peer's files; bounded.
 #[derive(Default)]
 pub(super) struct Knowledge {
     known: Mutex<Known>,
@@ -50,7 +50,7 @@ impl Knowledge {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The greeting told this of the root.
+    /// Records the root from the greeting.
     pub(super) fn see_root(&self, followed: Looked, root: Looked) {
         let mut known = self.known();
         known.root_is_absent = followed.entry.is_none() && root.entry.is_none();
@@ -58,23 +58,23 @@ impl Knowledge {
             known.files.insert(Vec::new(), entry.clone());
         }
         if root.is_clean {
-            // A single file is written beside what else its directory holds.
+            // A single file is written beside other files of its directory.
             known.clean.insert(b"..".to_vec());
         }
         known.root = [Some(followed), Some(root)];
     }
 
-    /// What the greeting told of the root, once.
+    /// Returns the root from the greeting, once.
     pub(super) fn take_root(&self, follow: bool) -> Option<Looked> {
         self.known().root[usize::from(!follow)].take()
     }
 
-    /// Something changes: what was told before may be wrong now.
+    /// Discards the recorded root, since a change may have made it stale.
     pub(super) fn forget_root(&self) {
         self.known().root = [None, None];
     }
 
-    /// Whether a directory can only be new; notes that it is being made.
+    /// Returns whether a directory can only be new; notes that it is being made.
     pub(super) fn is_surely_new(&self, path: &[u8]) -> bool {
         let mut known = self.known();
         if known.new.contains(path) {
@@ -92,24 +92,24 @@ impl Knowledge {
         remember(&mut known.new, path)
     }
 
-    /// Whether this process had the directory made.
+    /// Returns whether this process had the directory made.
     pub(super) fn is_made(&self, path: &[u8]) -> bool {
         self.known().new.contains(path)
     }
 
-    /// The peer made this directory just now.
+    /// Records that the peer made this directory just now.
     pub(super) fn made(&self, path: &[u8]) {
         let mut known = self.known();
         known.root_is_absent = false;
         remember(&mut known.new, path);
     }
 
-    /// A directory was listed from its start to its end, and held nothing unfinished.
+    /// Records that a directory was listed completely and held nothing unfinished.
     pub(super) fn is_clean(&self, path: &[u8]) {
         remember(&mut self.known().clean, path);
     }
 
-    /// A listing told of an entry.
+    /// Records an entry from a listing.
     pub(super) fn see(&self, directory: &[u8], entry: &Entry, large: u64) {
         if entry.kind == Kind::File && entry.size > large {
             let mut known = self.known();
@@ -121,7 +121,7 @@ impl Knowledge {
         }
     }
 
-    /// Whether a file is exactly what a listing told, so that opening it would tell nothing new.
+    /// Returns whether a listing reported exactly this file, so that opening it would add nothing.
     pub(super) fn takes_for(&self, path: &[u8], entry: &Entry) -> bool {
         let known = self.known();
         known.files.get(path).is_some_and(|seen| {
@@ -129,7 +129,7 @@ impl Knowledge {
         })
     }
 
-    /// Whether a large file can only start from nothing.
+    /// Returns whether a large file can only start from nothing.
     pub(super) fn starts_from_nothing(&self, path: &[u8]) -> bool {
         let known = self.known();
         let directory: &[u8] = if path.is_empty() {
@@ -141,23 +141,23 @@ impl Knowledge {
         is_clean && !known.started.contains(path)
     }
 
-    /// A large file has its first segment on its way.
+    /// Records that the first segment of a large file is in flight.
     pub(super) fn started(&self, path: &[u8]) {
         let mut known = self.known();
         if !known.started.contains(path) && !remember(&mut known.started, path) {
-            // Too many to know them all: then nothing is known to be clean.
+            // Too many to remember: no directory counts as clean then.
             known.clean.clear();
             known.new.clear();
         }
     }
 
-    /// A large file has its name, or is forgotten.
+    /// Records that a large file was published or discarded.
     pub(super) fn ended(&self, path: &[u8]) {
         self.known().started.remove(path);
     }
 }
 
-/// Whether a page of a listing shows something unfinished.
+/// Returns whether a page of a listing shows something unfinished.
 pub(super) fn has_unfinished(page: &[Entry]) -> bool {
     page.iter().any(|entry| is_unfinished(&entry.name))
 }

@@ -1,4 +1,4 @@
-//! Listings arrive page by page in one answer.
+//! Listings that arrive page by page in one answer.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::{
     endpoint::{Boxed, Entry, Listing},
 };
 
-/// A directory, or a tree, being listed.
+/// Directory or tree being listed.
 pub(super) struct PeerListing {
     remote: Arc<Remote>,
     path: Vec<u8>,
     tree: bool,
-    /// `None` at the end.
+    /// Answer being read; `None` at the end.
     answer: Option<Answer>,
     is_clean: bool,
-    /// Files above this size are remembered.
+    /// Size above which files are remembered.
     large: u64,
 }
 
@@ -38,7 +38,7 @@ impl PeerListing {
             tree,
         };
         let mut answer = remote.begin(Operation::List, path, &message).await?;
-        // Whether it can be listed is known before the first page is asked for.
+        // The peer reports whether it can list before the first page is requested.
         answer.message::<super::wire::Done>().await?;
         Ok(Self {
             remote,

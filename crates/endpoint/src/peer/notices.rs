@@ -1,19 +1,19 @@
-//! What people should know while a copy goes on.
+//! Notices for people during a copy.
 
 use std::{fmt, sync::Arc};
 
-/// Something to tell.
+/// Notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note<'a> {
-    /// Worth a line to everybody.
+    /// Warning for everybody.
     Warning(&'a str),
-    /// For who wants to know everything.
+    /// Detail for verbose output.
     Detail(&'a str),
 }
 
 type Tell = dyn Fn(Note<'_>) + Send + Sync;
 
-/// Whom to tell; nobody by default.
+/// Receiver of notices; none by default.
 #[derive(Clone, Default)]
 pub struct Notices {
     tell: Option<Arc<Tell>>,
@@ -26,7 +26,7 @@ impl fmt::Debug for Notices {
 }
 
 impl Notices {
-    /// Calls `tell` for each.
+    /// Creates a receiver that calls `tell` for each notice.
     pub fn new(tell: impl Fn(Note<'_>) + Send + Sync + 'static) -> Self {
         Self {
             tell: Some(Arc::new(tell)),

@@ -1,4 +1,4 @@
-//! Connections to one peer: opened ahead and side by side, watched for progress, kept for reuse.
+//! Connections to one peer: opened ahead in parallel, watched for progress, kept for reuse.
 
 use std::{
     collections::VecDeque,
@@ -26,19 +26,19 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, line::Fleet};
 
-/// How often it is asked what a path must be worth that has not answered yet.
+/// Interval at which the pool estimates the worth of a path that has not answered yet.
 const RIPEN_EVERY: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 struct State {
     idle: Vec<Connection>,
-    /// Being opened.
+    /// Connections being opened.
     opening: usize,
-    /// Whether more are opened the longer the first answer takes.
+    /// True while more are opened the longer the first answer takes.
     is_ripening: bool,
-    /// Open: idle or in use.
+    /// Open connections, idle or in use.
     open: usize,
-    /// Who waits for one, first come first served.
+    /// Requests that wait for one, in order of arrival.
     waiting: VecDeque<oneshot::Sender<Result<Connection>>>,
 }
 
@@ -48,25 +48,25 @@ pub(super) struct Pool {
     state: Mutex<State>,
     connections_max: AtomicUsize,
     fleet: Arc<Fleet>,
-    /// Time there and back in microseconds, as the first connection took it; 0 before.
+    /// Round trip time in microseconds, as measured on the first connection; 0 before.
     rtt_us: AtomicU64,
     openers: Mutex<JoinSet<()>>,
     runtime: Handle,
     this: Weak<Pool>,
 }
 
-/// The right to use one connection.
+/// Right to use one connection.
 pub(super) struct Lease {
     connection: Option<Connection>,
-    /// Whether an earlier request used it: then the peer may have closed it meanwhile.
+    /// True if an earlier request used it: the peer may have closed it since.
     pub(super) reused: bool,
-    /// Where it goes back to; a share in a channel goes nowhere.
+    /// Pool to which it returns; none for a share in a channel.
     pool: Option<Arc<Pool>>,
     shown: Arc<str>,
 }
 
 impl Pool {
-    /// Connections to `target`; none is open yet.
+    /// Creates a pool for `target`; none is open yet.
     pub(super) fn new(target: Target) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             target: Arc::new(target),
@@ -84,17 +84,17 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it leads, for people.
+    /// Returns the address, for messages.
     pub(super) fn shown(&self) -> &str {
         &self.target.shown
     }
 
-    /// Time there and back; zero before the first connection.
+    /// Returns the round trip time; zero before the first connection.
     pub(super) fn rtt(&self) -> Duration {
         Duration::from_micros(self.rtt_us.load(Relaxed))
     }
 
-    /// The gateways that the next connection would go through, as people write them.
+    /// Returns the gateways that the next connection would use, as people write them.
     pub(super) fn through(&self) -> Option<String> {
         let way = self.target.ways.first()?;
         let is_led = !self.target.ways.hops(way).is_empty();
@@ -102,18 +102,18 @@ impl Pool {
         is_led.then(name).flatten()
     }
 
-    /// Whether a connection may serve the next request. One of a way that was left, or only stood in for another,
-    /// has done its service.
+    /// Returns whether a connection may serve the next request. A connection by a route that is no
+    /// longer preferred, or was only a fallback, may not.
     fn is_kept(&self, connection: &Connection) -> bool {
         connection.is_usable() && self.target.ways.is_first(connection.way)
     }
 
-    /// How many connections the path is worth.
+    /// Returns the number of connections that suits the path.
     pub(super) fn connections(&self) -> usize {
         self.connections_max.load(Relaxed)
     }
 
-    /// Opens connections in the background until `wanted` are there, as many as are allowed.
+    /// Opens connections in the background until there are `wanted`, within the limit.
     pub(super) fn warm_up(&self, wanted: usize) {
         let mut state = self.state();
         let wanted = wanted.min(self.connections());
@@ -152,7 +152,7 @@ impl Pool {
         }
     }
 
-    /// Opens as many as are waited for and allowed.
+    /// Opens as many as are needed and allowed.
     fn serve_waiting(&self, state: &mut State) {
         state.waiting.retain(|sender| !sender.is_closed());
         while state.opening < state.waiting.len() && state.open + state.opening < self.connections()
@@ -195,7 +195,8 @@ impl Pool {
                 state.open += 1;
                 self.hand_on(&mut state, opened);
             }
-            // Others that are open or come will do; else whoever waits first is told.
+            // Others that are open or opening suffice; otherwise the first waiting request gets the
+            // error.
             Err(error) => {
                 if state.open == 0
                     && state.opening < state.waiting.len()
@@ -207,7 +208,7 @@ impl Pool {
         }
     }
 
-    /// Sets the number of connections by the first time there and back, and opens them.
+    /// Sets the number of connections by the first round trip time, and opens them.
     fn learn(&self, rtt: Duration) {
         let rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX).max(1);
         if self
@@ -219,21 +220,21 @@ impl Pool {
         }
     }
 
-    /// Opens as many as a path of this length, or longer, is worth.
+    /// Opens as many as suit a path of at least this length.
     fn allow_for(&self, rtt: Duration) {
         self.connections_max
             .fetch_max(fleet::connections(rtt), Relaxed);
         self.warm_up(self.connections());
     }
 
-    /// Whether the first answer is still to come.
+    /// Returns whether the first answer is still pending.
     fn awaits_first(&self) -> bool {
         let mut state = self.state();
         state.is_ripening = self.rtt().is_zero() && state.opening > 0;
         state.is_ripening
     }
 
-    /// Gives a connection to whoever waits, or keeps it.
+    /// Gives a connection to a waiting request, or keeps it.
     fn hand_on(&self, state: &mut State, connection: Connection) {
         let mut connection = connection;
         while let Some(sender) = state.waiting.pop_front() {
@@ -247,8 +248,8 @@ impl Pool {
     }
 }
 
-/// Opens further connections while the first has no answer: the path is at least as long as that
-/// takes, and so worth as many. They are ready half a round trip sooner.
+/// Opens further connections while the first has no answer: the path is at least as long as the
+/// wait, which justifies as many. They are ready half a round trip sooner.
 async fn ripen(pool: Weak<Pool>) {
     let began = Instant::now();
     loop {
@@ -264,7 +265,7 @@ async fn ripen(pool: Weak<Pool>) {
 }
 
 impl Lease {
-    /// A share in a channel.
+    /// Creates a share in a channel.
     pub(super) fn of_channel(connection: Connection, shown: Arc<str>) -> Self {
         Self {
             connection: Some(connection),
@@ -285,13 +286,14 @@ impl Lease {
             return Ok(Err(None));
         };
         let activity = Arc::clone(&connection.activity);
-        // What is sent as it is read is a large file's.
+        // A body sent while it is read belongs to a large file.
         connection.is_bulk.store(sending.is_some(), Relaxed);
         let exchange = connection.send(request);
         let answered = watch(&activity, &self.shown, sending, operation, exchange).await;
         let is_broken = match &answered {
             Ok(Ok(_)) => false,
-            // The peer may have closed a kept one meanwhile; and a source that fails is no matter of the way.
+            // The peer may have closed a kept connection meanwhile; an error of the source says
+            // nothing about the route.
             Ok(Err(cause)) => !self.reused && !cause.is_user(),
             Err(_) => true,
         };
@@ -301,14 +303,15 @@ impl Lease {
         Ok(answered?.map_err(Some))
     }
 
-    /// The connection broke in the middle of a request: its way is left alone for a while.
+    /// Records that the connection broke in the middle of a request: its route is avoided for a
+    /// while.
     pub(super) fn broke(&self) {
         if let (Some(connection), Some(pool)) = (&self.connection, &self.pool) {
             pool.target.ways.failed(connection.way);
         }
     }
 
-    /// Runs a later step of the same request for as long as bytes move.
+    /// Runs a later step of this request for as long as bytes move.
     pub(super) async fn watch<T>(
         &self,
         operation: &'static str,
@@ -326,7 +329,7 @@ impl Lease {
         }
     }
 
-    /// Keeps the connection for the next request: this one's answer was read to its end.
+    /// Keeps the connection for the next request, since this answer was read to its end.
     pub(super) fn give_back(mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.idle_since = Instant::now();
@@ -347,7 +350,7 @@ impl Lease {
 }
 
 impl Drop for Lease {
-    /// A connection in the middle of an answer is of no further use.
+    /// A connection in the middle of an answer can't be reused.
     fn drop(&mut self) {
         if self.connection.take().is_some()
             && let Some(pool) = &self.pool

@@ -1,4 +1,4 @@
-//! Requests and answers: what every operation has in common.
+//! Requests and answers: the common basis of all operations.
 
 use std::{
     collections::VecDeque,
@@ -32,21 +32,21 @@ use crate::{
     unkept::{Unkept, UnkeptCount},
 };
 
-/// Longest body of a refusal that is not of this protocol, in bytes.
+/// Largest body of an error outside this protocol, in bytes.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// A peer and what is known of it.
+/// Peer, and cached facts about it.
 pub(super) struct Remote {
     pub(super) ways: Ways,
-    /// `posthaste://host:port` or `user@host:`; a path follows.
+    /// Prefix `posthaste://host:port` or `user@host:`; a path follows.
     prefix: String,
     root: Vec<u8>,
-    /// Whether files are flushed to the disk before they count.
+    /// True if files are flushed to the disk before they count.
     pub(super) flush: bool,
     pub(super) knowledge: Knowledge,
-    /// What the server said it can do.
+    /// Features that the server reported.
     features: AtomicU64,
-    /// What files arrived without.
+    /// Attributes that files arrived without.
     unkept: UnkeptCount,
 }
 
@@ -63,7 +63,7 @@ impl Remote {
         }
     }
 
-    /// What files arrived without so far.
+    /// Returns the attributes that files arrived without so far.
     pub(super) fn unkept(&self) -> Unkept {
         self.unkept.get()
     }
@@ -72,12 +72,12 @@ impl Remote {
         self.unkept.add(unkept);
     }
 
-    /// The address that all paths follow.
+    /// Returns the address that precedes all paths.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The path at the peer of a path relative to the root.
+    /// Returns the path at the peer for a path relative to the root.
     pub(super) fn full(&self, path: &[u8]) -> Vec<u8> {
         if self.root == b"/" && !path.is_empty() {
             return [b"/", path].concat();
@@ -89,14 +89,14 @@ impl Remote {
         Name(self.full(path))
     }
 
-    /// A message that is a path and nothing else.
+    /// Returns a message that is only a path.
     pub(super) fn named(&self, path: &[u8]) -> Named {
         Named {
             path: self.name(path),
         }
     }
 
-    /// The address of a relative path, for people.
+    /// Returns the address of a relative path, for messages.
     pub(super) fn show(&self, path: &[u8]) -> String {
         format!(
             "{}{}",
@@ -105,10 +105,10 @@ impl Remote {
         )
     }
 
-    /// Agrees on a version, and looks at the root on the way.
+    /// Agrees on a version, and looks at the root in the same request.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] when there is no version both speak.
+    /// [`ErrorKind::Unsupported`] if there is no version that both speak.
     pub(super) async fn greet(self: &Arc<Self>) -> Result<Welcome> {
         let hello = Hello {
             oldest: wire::VERSION_OLDEST,
@@ -118,7 +118,7 @@ impl Remote {
         };
         let mut answer = self.begin(Operation::Hello, b"", &hello).await?;
         let bytes = answer.message_bytes().await?;
-        // What a later version adds at the end is not for us.
+        // Fields that a later version adds at the end are ignored.
         let welcome = wire::read_outcome::<Welcome>(&mut &bytes[..]);
         let welcome = welcome.map_err(|cause| self.nonsense(Operation::Hello, cause))?;
         let welcome = welcome.map_err(|refusal| self.refused(Operation::Hello, b"", refusal))?;
@@ -129,7 +129,7 @@ impl Remote {
         Ok(welcome)
     }
 
-    /// Asks for something that has one short answer.
+    /// Sends a request that has one short answer.
     pub(super) async fn ask<A: Record>(
         self: &Arc<Self>,
         operation: Operation,
@@ -142,7 +142,7 @@ impl Remote {
         Ok(value)
     }
 
-    /// Sends a request whose body is a message alone. A kept connection that the peer closed
+    /// Sends a request whose body is only a message. A kept connection that the peer closed
     /// meanwhile is replaced once: every request may be made twice.
     pub(super) async fn begin(
         self: &Arc<Self>,
@@ -161,7 +161,7 @@ impl Remote {
             .await
     }
 
-    /// As [`Remote::begin`], with a body in memory.
+    /// Sends a request like [`Remote::begin`], with a body in memory.
     pub(super) fn begin_whole<'a>(
         self: &'a Arc<Self>,
         operation: Operation,
@@ -223,7 +223,7 @@ impl Remote {
             .header(wire::HEARS_UNKEPT, "1")
             .body(body)
             .map_err(|_| {
-                // Only a token can hold what no header may hold; it must not be shown.
+                // Only a token can contain bytes that no header may contain; it must not be shown.
                 Error::new(ErrorKind::Invalid, operation.verb(), self.show(b""))
                     .cause("the token has characters no token has")
             })
@@ -265,7 +265,7 @@ impl Remote {
         })
     }
 
-    /// The error a refusal means.
+    /// Returns the error that a refusal means.
     pub(super) fn refused(&self, operation: Operation, path: &[u8], refusal: Refusal) -> Error {
         refusal
             .into_error(operation.verb(), self.show(path))
@@ -293,13 +293,13 @@ impl Remote {
             .hint("what answers there is no posthaste of this release")
     }
 
-    /// Takes in what the greeting told.
+    /// Records the facts of the greeting.
     pub(super) fn learn(&self, welcome: Welcome) {
         self.features.store(welcome.features, Relaxed);
         self.knowledge.see_root(welcome.followed, welcome.root);
     }
 
-    /// Whether the server can do this, of what not every server can.
+    /// Returns whether the server has this optional feature.
     pub(super) fn can(&self, feature: u64) -> bool {
         self.features.load(Relaxed) & feature != 0
     }
@@ -315,7 +315,7 @@ fn locus_of(operation: Operation) -> Locus {
     }
 }
 
-/// An answer being read. Dropped before its end, its connection is closed.
+/// Answer being read. Dropping it before its end closes its connection.
 pub(super) struct Answer {
     remote: Arc<Remote>,
     operation: Operation,
@@ -325,7 +325,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The next piece.
+    /// Returns the next piece.
     pub(super) async fn next(&mut self) -> Result<Option<Piece>> {
         let step = self.lease.watch(self.operation.verb(), self.frames.next());
         let step = step.await?;
@@ -346,7 +346,7 @@ impl Answer {
         })
     }
 
-    /// The next piece, which must be a message.
+    /// Returns the next piece, which must be a message.
     pub(super) async fn message_bytes(&mut self) -> Result<Bytes> {
         match self.next().await? {
             Some(Piece::Message(bytes)) => Ok(bytes),
@@ -356,13 +356,13 @@ impl Answer {
         }
     }
 
-    /// The next piece, which must be an answer; a refusal is an error.
+    /// Returns the next piece, which must be an answer; a refusal is an error.
     pub(super) async fn message<T: Record>(&mut self) -> Result<T> {
         let bytes = self.message_bytes().await?;
         self.read(&bytes)
     }
 
-    /// Understands an answer; a refusal is an error.
+    /// Parses an answer; a refusal is an error.
     pub(super) fn read<T: Record>(&self, bytes: &[u8]) -> Result<T> {
         let rest = &mut &bytes[..];
         let read = wire::read_outcome(rest);
@@ -374,12 +374,12 @@ impl Answer {
         }
     }
 
-    /// The error a refusal within the answer means.
+    /// Returns the error that a refusal within the answer means.
     pub(super) fn refused(&self, refusal: Refusal) -> Error {
         self.remote.refused(self.operation, &self.path, refusal)
     }
 
-    /// The error of an answer that can't be understood.
+    /// Returns the error for an answer that can't be parsed.
     pub(super) fn nonsense(
         &self,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -387,7 +387,7 @@ impl Answer {
         self.remote.nonsense(self.operation, cause)
     }
 
-    /// The error of data that has not the digest it should have.
+    /// Returns the error for data with a wrong digest.
     pub(super) fn corrupt(&self) -> Error {
         Error::new(
             ErrorKind::Corrupt,

@@ -1,9 +1,7 @@
-//! A peer that is started over SSH: found, connected to by the best way there is, started again
-//! when it was lost.
+//! Peer started over SSH: found, connected to by the best route, and restarted when lost.
 //!
-//! The channel through `ssh` is there at once and takes the first questions, while connections to
-//! the port that the peer listens on are tried. Where none comes about, everything goes through
-//! the channel.
+//! The `ssh` channel is available at once and carries the first requests, while direct connections
+//! to the peer's port are tried. If none opens, the channel carries everything.
 
 use std::{
     io,
@@ -45,54 +43,54 @@ use crate::{
     ssh::{self, Complaints},
 };
 
-/// Longest to wait for the peer's line: a slow handshake through a jump host.
+/// Longest wait for the peer's line: a slow handshake through a jump host.
 const INVITED_WITHIN: Duration = Duration::from_secs(45);
 
-/// What a login shell may say before the peer's line, in bytes.
+/// Most bytes of login shell output before the peer's line.
 const PREAMBLE_BYTES_MAX: u64 = 256 << 10;
 
-/// How often the peer gets a sign of life; it waits for one for 90 s.
+/// Interval between signs of life to the peer, which waits 90 s for one.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
-/// A sign of life that is not answered within this means that the channel is dead.
+/// Time without an answer to a sign of life after which the channel counts as dead.
 const PONG_WITHIN: Duration = Duration::from_secs(30);
 
-/// After a start that failed, the next waits so long: many requests want one at the same time.
+/// Pause after a failed start: many requests want one at the same time.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of one request or answer that may be under way through the channel.
+/// Most bytes of one request or answer in flight through the channel.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 
-/// Bytes of all of them together.
+/// Most bytes of all of them together.
 const CHANNEL_WINDOW_BYTES: u32 = 16 << 20;
 
-/// Bytes of one frame of the channel.
+/// Most bytes of one frame of the channel.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
-/// What HTTP/2 begins with (RFC 9113, section 3.4). It is sent before anybody knows who listens: a
-/// server of SFTP that was put in the peer's place hangs up at once instead of waiting for more.
+/// Preface of HTTP/2 (RFC 9113, section 3.4). It is sent before the listener is known: an SFTP
+/// server started in the peer's place hangs up at once instead of waiting for more.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How a peer is started.
+/// Options for starting a peer.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
-    /// The program at the other end, as its shell takes it; `posthaste` when `None`.
+    /// Program at the other end, as its shell reads it; `posthaste` for `None`.
     pub program: Option<String>,
-    /// Ports it may listen on, as `LOW-HIGH`; any free one when `None`.
+    /// Ports on which it may listen, as `LOW-HIGH`; any free one for `None`.
     pub ports: Option<String>,
-    /// Whom to tell what people should know.
+    /// Receiver of notices.
     pub notices: Notices,
 }
 
-/// One life of the process at the other end.
+/// Single run of the process at the other end.
 struct Session {
     channel: http2::SendRequest<Body>,
     activity: Arc<AtomicU64>,
     credential: Credential,
     direct: watch::Receiver<Direct>,
-    /// The channel, and who tries for connections.
+    /// Futures of the channel and of the attempts to connect directly.
     _running: JoinSet<()>,
-    /// Ends with the session.
+    /// Process that ends with the session.
     _ssh: ssh::Running,
 }
 
@@ -102,7 +100,7 @@ struct Slot {
     failed_at: Option<Instant>,
 }
 
-/// A peer that is started over SSH.
+/// Peer that is started over SSH.
 pub(super) struct Started {
     host: Host,
     command: String,
@@ -110,18 +108,18 @@ pub(super) struct Started {
     shown: Arc<str>,
     notices: Notices,
     slot: tokio::sync::Mutex<Slot>,
-    /// What `slot` holds, for who can't wait.
+    /// Session in `slot`, for callers that can't wait.
     current: Mutex<Option<Arc<Session>>>,
-    /// The first answer's time, until a connection knows better.
+    /// Round trip time of the first answer, until a connection measures it better.
     rtt_us: AtomicU64,
     told_closed: Arc<AtomicBool>,
 }
 
-/// Why there is no peer.
+/// Reason why there is no peer.
 pub(super) enum NotStarted {
-    /// The host has no posthaste, or none that knows of this.
+    /// No posthaste on the host, or none with this feature.
     Missing(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(Error),
 }
 
@@ -150,7 +148,7 @@ impl Started {
         }
     }
 
-    /// Starts it for the first time.
+    /// Starts the peer for the first time.
     pub(super) async fn start_first(&self) -> Result<(), NotStarted> {
         let session = Arc::new(self.start().await?);
         self.keep(&mut *self.slot.lock().await, session);
@@ -163,7 +161,7 @@ impl Started {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
     }
 
-    /// The session, started again if it was lost.
+    /// Returns the session, restarted if it was lost.
     async fn session(&self) -> Result<Arc<Session>> {
         let mut slot = self.slot.lock().await;
         if let Some(session) = &slot.session
@@ -193,7 +191,7 @@ impl Started {
         }
     }
 
-    /// The right to make one request. Bulk data waits until it is known how it goes.
+    /// Returns the right to make one request. Bulk data waits until the path is chosen.
     pub(super) async fn lease(
         &self,
         operation: Operation,
@@ -209,7 +207,7 @@ impl Started {
         };
         let lease = match way {
             Direct::Open(pool) => match pool.lease(reuse).await {
-                // While no way opens any more there is still the channel.
+                // The channel remains when no route opens any more.
                 Err(_) if !session.channel.is_closed() => self.share_of(&session),
                 leased => leased?,
             },
@@ -218,14 +216,14 @@ impl Started {
         Ok((lease, session.credential.clone()))
     }
 
-    /// A share in the channel.
+    /// Returns a share in the channel.
     fn share_of(&self, session: &Session) -> Lease {
         let (sender, activity) = (session.channel.clone(), Arc::clone(&session.activity));
         let connection = Connection::shared(sender, activity);
         Lease::of_channel(connection, Arc::clone(&self.shown))
     }
 
-    /// Its connections, once there are any.
+    /// Returns its direct connections, once there are any.
     pub(super) fn pool(&self) -> Option<Arc<Pool>> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let way = current.as_ref()?.direct.borrow().clone();
@@ -235,7 +233,7 @@ impl Started {
         }
     }
 
-    /// Time there and back.
+    /// Returns the round trip time.
     pub(super) fn rtt(&self) -> Duration {
         match self.pool() {
             Some(pool) => pool.rtt(),
@@ -243,7 +241,7 @@ impl Started {
         }
     }
 
-    /// Takes the time of a short answer for that of the way there and back.
+    /// Records the time of a short answer as the round trip time.
     pub(super) fn answered_after(&self, elapsed: Duration) {
         let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.rtt_us.store(elapsed_us, Relaxed);
@@ -264,7 +262,7 @@ impl Started {
         };
         let mut running = JoinSet::new();
         let complaints = Complaints::collect(complaints, &mut running);
-        // Whoever has hung up says so at the other end.
+        // A process that hung up reports the reason at the other end.
         let _ = input.write_all(PREFACE).await;
         let mut output = BufReader::new(output);
         let invitation = match timeout(INVITED_WITHIN, invited(&mut output)).await {
@@ -280,7 +278,7 @@ impl Started {
             .map_err(NotStarted::from)
     }
 
-    /// Why the output ended without an invitation.
+    /// Returns the reason why the output ended without an invitation.
     async fn not_invited(&self, mut ssh: ssh::Running, complaints: &Complaints) -> NotStarted {
         let complaint = complaints.all().await;
         let status = timeout(PONG_WITHIN, ssh.0.wait()).await;
@@ -365,14 +363,14 @@ impl Started {
     }
 }
 
-/// What `ssh` ends with when the fault is its own, or the network's.
+/// Exit status of `ssh` for its own or the network's faults.
 const SSH_FAILED: i32 = 255;
 
 fn failed(shown: &str, kind: ErrorKind) -> Error {
     Error::new(kind, "connect to", shown).at(Locus::Network)
 }
 
-/// `user@host`, as it can be written again.
+/// Returns `user@host`, as it can be written again.
 fn show(host: &Host) -> String {
     let name = match host.host.contains(':') {
         true => format!("[{}]", host.host),
@@ -384,7 +382,7 @@ fn show(host: &Host) -> String {
     }
 }
 
-/// `user@host:`, which a path follows.
+/// Returns `user@host:`, which precedes a path.
 pub(super) fn prefix(host: &Host) -> String {
     format!("{}:", show(host))
 }
@@ -414,7 +412,7 @@ const fn is_bulk(operation: Operation) -> bool {
     }
 }
 
-/// The invitation, after whatever a login shell says; `None` when there is none.
+/// Reads the invitation, after any output of a login shell; `None` if there is none.
 async fn invited(output: &mut BufReader<ChildStdout>) -> Option<Invitation> {
     let mut left = PREAMBLE_BYTES_MAX;
     let mut line = Vec::new();
@@ -432,7 +430,7 @@ async fn invited(output: &mut BufReader<ChildStdout>) -> Option<Invitation> {
     None
 }
 
-/// Standard input of a peer that has the preface already.
+/// Standard input of a peer that already has the preface.
 struct AfterPreface {
     input: ChildStdin,
     left: usize,

@@ -1,4 +1,4 @@
-//! How a peer is reached: a relay directly; one that was started over SSH by whatever is open.
+//! Routes to a peer: a relay directly, one started over SSH by whatever is open.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::{Result, relay::Credential};
 
-/// How a peer is reached.
+/// Route to a peer.
 pub(super) enum Ways {
-    /// It listens, and runs whether we are there or not.
+    /// Permanent listener.
     Direct(Arc<Pool>, Credential),
-    /// It was started for us.
+    /// Process started for this copy.
     Started(Started),
 }
 
 impl Ways {
-    /// The right to make one request, and what to be let in with.
+    /// Returns the right to make one request, and the credential for it.
     pub(super) async fn lease(
         &self,
         operation: Operation,
@@ -30,7 +30,7 @@ impl Ways {
         }
     }
 
-    /// The connections there are.
+    /// Returns the direct connections.
     pub(super) fn pool(&self) -> Option<Arc<Pool>> {
         match self {
             Self::Direct(pool, _) => Some(Arc::clone(pool)),
@@ -38,7 +38,7 @@ impl Ways {
         }
     }
 
-    /// Time there and back.
+    /// Returns the round trip time.
     pub(super) fn rtt(&self) -> Duration {
         match self {
             Self::Direct(pool, _) => pool.rtt(),

@@ -1,7 +1,7 @@
-//! What both sides of the peer protocol must agree on: operations, messages and limits.
+//! Wire format that both sides of the peer protocol share: operations, messages and limits.
 //!
-//! A request is `POST /v1/files/OPERATION` whose body starts with one message; where bytes follow
-//! it, their BLAKE3 digest follows them. An answer is a row of frames ([`super::frame`]).
+//! A request is `POST /v1/files/OPERATION` whose body starts with one message; bytes that follow
+//! are followed by their BLAKE3 digest. An answer is a sequence of frames ([`super::frame`]).
 //! `docs/reference/peer-protocol.md` is the protocol in prose.
 
 mod messages;
@@ -16,9 +16,9 @@ pub use messages::{
 };
 pub use refusal::{Refusal, kind_number, number_kind};
 
-/// The oldest version of the protocol spoken here.
+/// Oldest version of the protocol spoken here.
 pub const VERSION_OLDEST: u32 = 1;
-/// The newest version of the protocol spoken here.
+/// Newest version of the protocol spoken here.
 pub const VERSION_NEWEST: u32 = 1;
 
 /// Feature of a server: several segments may follow a [`Write`], each with its digest.
@@ -36,38 +36,39 @@ pub const FEATURE_CLOCKS: u64 = 8;
 /// Header of a request whose sender understands frames of the kind [`super::frame::FrameKind::Unkept`].
 pub const HEARS_UNKEPT: &str = "posthaste-hears-unkept";
 
-/// Where the operations are found.
+/// Path prefix of the operations.
 pub const PREFIX: &str = "/v1/files/";
 
 /// Longest message, in bytes: the names of a bundle of the smallest files.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of small files that travel in one request: what either side holds of it in memory.
+/// Most bytes of small files in one request: either side holds them in memory.
 pub const BUNDLE_BYTES_MAX: u64 = 8 << 20;
 
-/// Small files of one bundle, however small: bounds the messages about them.
+/// Most small files of one bundle: this bounds the messages about them.
 pub const BUNDLE_FILES_MAX: usize = 4096;
 
-/// Bytes of what a bundle says about its files, beside their content.
+/// Most bytes of metadata in a bundle, beside the files' content.
 pub const BUNDLE_NAMES_BYTES_MAX: u64 = 2 << 20;
 
 /// Largest segment, in bytes: more would make a crash cost more than it saves.
 pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 
-/// Entries on one page of a listing.
+/// Most entries on one page of a listing.
 pub const PAGE_ENTRIES_MAX: usize = 1024;
 
-/// Directories made or sealed in one request: with the longest paths there are (`PATH_MAX`), they
-/// still fit in a message.
+/// Most directories made or sealed in one request: even with the longest paths (`PATH_MAX`) they
+/// fit in a message.
 pub const DIRECTORIES_MAX: usize = 1000;
 
-/// Bytes of one frame of data that a server sends: a disk's worth, and a small share of memory.
+/// Bytes of one frame of data that a server sends: efficient for a disk, and a small share of
+/// memory.
 pub const DATA_BYTES: usize = 1 << 20;
 
-/// How often a server that still works on an answer says so.
+/// Interval at which a server that still works on an answer says so.
 pub const WAIT_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// What can be asked for.
+/// Operation of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Agree on a version; look at the root. [`Hello`], [`Welcome`].
@@ -88,7 +89,7 @@ pub enum Operation {
     Write,
     /// Give a large file its name. [`Finish`].
     Finish,
-    /// The same once the segments that are on their way have arrived. [`Finish`].
+    /// Give a large file its name once the segments in flight have arrived. [`Finish`].
     FinishAhead,
     /// Store a segment of a file of unknown length. [`WriteOpen`] and data.
     WriteOpen,
@@ -106,14 +107,15 @@ pub enum Operation {
     SealDirectories,
     /// Remove a file or link. [`Named`].
     Remove,
-    /// Tell where a path leads, whose end need not be there yet. [`Named`], a [`Name`].
+    /// Resolve a path whose end need not exist yet. [`Named`], a [`Name`].
     RealPath,
-    /// Tell how exactly times are kept beside a path, in nanoseconds; nothing where none can be set. [`Named`].
+    /// Report the resolution of times beside a path, in nanoseconds; nothing if none can be set.
+    /// [`Named`].
     TimeStep,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 20] = [
         Self::Hello,
         Self::Stat,
@@ -137,7 +139,7 @@ impl Operation {
         Self::TimeStep,
     ];
 
-    /// Its name in the path of a request.
+    /// Returns its name in the path of a request.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -164,7 +166,7 @@ impl Operation {
         }
     }
 
-    /// The operation a request's path names.
+    /// Returns the operation that a request's path names.
     #[must_use]
     pub fn parse(path: &str) -> Option<Self> {
         let name = path.strip_prefix(PREFIX)?;
@@ -173,13 +175,13 @@ impl Operation {
             .find(|operation| operation.name() == name)
     }
 
-    /// The path that names it.
+    /// Returns the path that names it.
     #[must_use]
     pub fn path(self) -> String {
         format!("{PREFIX}{}", self.name())
     }
 
-    /// Whether it changes anything.
+    /// Returns whether it changes anything.
     #[must_use]
     pub const fn writes(self) -> bool {
         match self {
@@ -206,7 +208,7 @@ impl Operation {
         }
     }
 
-    /// What it does, for people: a verb before a path.
+    /// Returns its action for messages: a verb before a path.
     #[must_use]
     pub const fn verb(self) -> &'static str {
         match self {
@@ -232,7 +234,7 @@ impl Operation {
     }
 }
 
-/// An answer as bytes: 0 and the value, or 1 and the refusal.
+/// Encodes an answer: 0 and the value, or 1 and the refusal.
 #[must_use]
 pub fn write_answer<T: Record>(answer: &Result<T, Refusal>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -254,10 +256,10 @@ pub fn write_outcome<T: Record>(answer: &Result<T, Refusal>, out: &mut Vec<u8>) 
     }
 }
 
-/// Reads what [`write_outcome`] wrote.
+/// Reads an outcome that [`write_outcome`] wrote.
 ///
 /// # Errors
-/// [`Malformed`] when the bytes are no such answer.
+/// [`Malformed`] if the bytes are not such an answer.
 pub fn read_outcome<T: Record>(input: &mut &[u8]) -> Result<Result<T, Refusal>, Malformed> {
     match u8::read(input)? {
         0 => T::read(input).map(Ok),
@@ -266,7 +268,7 @@ pub fn read_outcome<T: Record>(input: &mut &[u8]) -> Result<Result<T, Refusal>, 
     }
 }
 
-/// Nothing: an answer that only says yes.
+/// Empty answer that only confirms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done;
 
@@ -278,7 +280,7 @@ impl Record for Done {
     }
 }
 
-/// A list of outcomes, one for each thing asked for.
+/// List of outcomes, one for each item of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcomes<T>(pub Vec<Result<T, Refusal>>);
 
@@ -304,7 +306,7 @@ impl<T: Record> Record for Outcomes<T> {
     }
 }
 
-/// The version two sides speak, or the line that says why there is none.
+/// Returns the version that two sides speak, or the line that says why there is none.
 ///
 /// # Errors
 /// The line.
@@ -323,7 +325,8 @@ pub fn agree(oldest: u32, newest: u32, release: &str) -> Result<u32, String> {
     ))
 }
 
-/// Reads a message as all that it can be, for [`crate::fuzzing`]. What is read can be written and read again.
+/// Reads a message as every possible type, for [`crate::fuzzing`]. A message that was read can be
+/// written and read again.
 pub(crate) fn try_message(message: &[u8]) {
     fn read<T: Record + PartialEq + std::fmt::Debug>(message: &[u8]) {
         if let Ok(found) = T::from_bytes(message) {

@@ -14,7 +14,7 @@ use super::{
     wire::{Answer, Fault, Piece},
 };
 
-/// Payloads below this size are gathered: a stream of single bytes must not cost a buffer each.
+/// Size below which payloads are gathered: a stream of single bytes must not cost a buffer each.
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// End of a request.
@@ -22,7 +22,7 @@ const GATHERED_BYTES: usize = 64 << 10;
 pub(super) enum Outcome {
     Done(Map<String, Value>),
     Refused(Refusal),
-    /// The process is gone.
+    /// Process gone.
     Broken,
 }
 
@@ -30,24 +30,24 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct State {
     chunks: VecDeque<BytesMut>,
-    /// Bytes the plug-in may send before it gets more credit.
+    /// Bytes that the plug-in may send before it gets more credit.
     window: u64,
-    /// Bytes of the range that have not come.
+    /// Bytes of the range still to come.
     pub rest: u64,
     /// Bytes of a write that the plug-in still accepts.
     pub credit: u64,
-    /// Grows with each message: it is still at it.
+    /// Number that grows with each message, as a sign of life.
     pub seq: u64,
     pub outcome: Option<Outcome>,
 }
 
 impl State {
-    /// Takes the next bytes of a range.
+    /// Returns the next bytes of a range.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         self.chunks.pop_front().map(BytesMut::freeze)
     }
 
-    /// Lets the plug-in send so many bytes more.
+    /// Lets the plug-in send more bytes.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.window += bytes;
     }
@@ -70,7 +70,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
-    /// Rung for each message.
+    /// Notification of each message.
     pub bell: Notify,
 }
 
@@ -109,7 +109,7 @@ struct Request {
     inbox: Arc<Inbox>,
     /// Number of looks since the answer became unwanted.
     looks: Option<u32>,
-    /// Room among the requests under way, free again when the plug-in has answered.
+    /// Permit among the pending requests, released when the plug-in has answered.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -117,11 +117,11 @@ struct Request {
 #[derive(Default)]
 pub(super) struct Board {
     requests: Mutex<BTreeMap<u64, Request>>,
-    /// Why nothing can be asked any more.
+    /// Reason why no requests are possible any more.
     fate: Mutex<Option<String>>,
     /// Cancelled requests that the plug-in has not been notified of.
     cancelled: Mutex<Vec<u64>>,
-    /// Rung when there are any.
+    /// Notification that there are any.
     pub cancelling: Notify,
 }
 
@@ -130,7 +130,7 @@ impl Board {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request before it is sent. On a closed board it is broken from the start.
+    /// Records a request before it is sent. On a closed board it is broken from the start.
     pub(super) fn open(&self, id: u64, inbox: Arc<Inbox>, permit: Option<OwnedSemaphorePermit>) {
         let mut requests = self.requests();
         if self.fate().is_some() {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Checksum, Error, ErrorKind, Locus, Result, endpoint::ByteStream};
 
-/// A request that was sent. Dropping it before its end cancels it.
+/// Request that was sent. Dropping it before its end cancels it.
 pub(super) struct Call {
     session: Arc<Session>,
     id: u64,
@@ -57,8 +57,8 @@ impl Call {
         self.doing.error(kind, &self.subject)
     }
 
-    /// Waits until `look` finds something. A plug-in that says nothing about this request for too
-    /// long counts as hung and is ended.
+    /// Waits until `look` finds something. A plug-in that is silent about this request for too long
+    /// counts as hung and is ended.
     async fn wait<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
         loop {
             let seen = {
@@ -205,7 +205,7 @@ impl Call {
         })
     }
 
-    /// Waits until the plug-in takes bytes; fails when it has ended the request instead.
+    /// Waits until the plug-in accepts bytes; fails if it has ended the request instead.
     async fn room(&mut self) -> Result<u64> {
         let next = self
             .wait(|state| match state.outcome.take() {
@@ -244,7 +244,7 @@ impl Drop for Call {
 /// Outcome of a write.
 pub(super) struct Sent {
     pub sum: Checksum,
-    /// The sum the plug-in compared, in hexadecimal digits.
+    /// Checksum that the plug-in compared, in hexadecimal digits.
     pub theirs: Option<String>,
 }
 

@@ -26,19 +26,19 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// An installed plug-in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configured {
-    /// The scheme of its addresses, in lower case.
+    /// Scheme of its addresses, in lower case.
     pub scheme: String,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub command: Vec<OsString>,
     /// Settings of its users, without secrets; handed to it unchanged.
     pub settings: Map<String, Value>,
     /// Profile it gets when none is named.
     pub profile: Option<String>,
-    /// The file that names it, or the executable itself.
+    /// File that names it, or the executable itself.
     pub found_in: PathBuf,
 }
 
-/// A table of `plugins.toml`.
+/// Table of `plugins.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -52,7 +52,7 @@ struct Table {
 /// Returns all plug-ins, by scheme. Those of `plugins.toml` take precedence over those in `PATH`.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] when others may change `plugins.toml`; [`ErrorKind::Invalid`].
+/// [`ErrorKind::PermissionDenied`] if others may change `plugins.toml`; [`ErrorKind::Invalid`].
 pub fn configured() -> Result<Vec<Configured>> {
     let mut found = executables(&search_path());
     for file in configuration_files("plugins.toml").iter().rev() {
@@ -104,7 +104,7 @@ fn is_scheme(text: &str) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.'))
 }
 
-/// Executables with our prefix; the first folder wins, as with every command.
+/// Returns executables with our prefix; the first folder wins, as with every command.
 fn executables(folders: &[PathBuf]) -> BTreeMap<String, Configured> {
     let mut found = BTreeMap::new();
     for entry in folders

@@ -5,20 +5,20 @@ use md5::{Digest as _, Md5};
 
 use crate::{Checksum, Summer};
 
-/// A sum both sides can compute.
+/// Checksum that both sides can compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
-    /// Costs nothing: copies are summed with it anyway.
+    /// CRC-64/NVME: costs nothing, since copies compute it anyway.
     Crc64Nvme,
     Crc32c,
     Md5,
 }
 
 impl Algorithm {
-    /// The cheapest first.
+    /// All algorithms, the cheapest first.
     pub(super) const ALL: [Self; 3] = [Self::Crc64Nvme, Self::Crc32c, Self::Md5];
 
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Crc64Nvme => "crc64nvme",
@@ -28,7 +28,7 @@ impl Algorithm {
     }
 }
 
-/// Sums bytes as they pass, for us and for the plug-in.
+/// Incremental checksums of bytes as they pass, for us and for the plug-in.
 pub(super) struct Tally {
     own: Summer,
     theirs: Theirs,

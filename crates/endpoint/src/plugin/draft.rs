@@ -1,4 +1,4 @@
-//! Files being written through a plug-in, seen under their final names only when whole.
+//! Files being written through a plug-in, visible under their final names only when complete.
 
 use std::{
     ops::Range,
@@ -27,19 +27,19 @@ use crate::{
 /// Longest name of an unfinished file, in bytes: a path as long as file systems allow.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// An unfinished file as the plug-in names it.
+/// Unfinished file as the plug-in names it.
 pub(super) struct Unfinished<'a> {
     remote: &'a Remote,
     path: &'a [u8],
     spec: &'a FileSpec,
-    /// The plug-in's name for it, as it wrote it.
+    /// Plug-in's name for it, as the plug-in wrote it.
     name: String,
     /// Set if this is the file asked for, and keeps what it held.
     is_held: bool,
 }
 
 impl<'a> Unfinished<'a> {
-    /// Starts a file, or opens the one the plug-in once called `name`.
+    /// Starts a file, or opens the one that the plug-in once called `name`.
     pub(super) async fn create(
         remote: &'a Remote,
         path: &'a [u8],
@@ -164,7 +164,7 @@ fn noted_sum<'n>(noted: &'n Kept, algorithm: Option<&str>) -> Option<&'n str> {
     (Some(name) == algorithm).then_some(sum)
 }
 
-/// Lets the plug-in remove an unfinished file. It may be gone.
+/// Makes the plug-in remove an unfinished file, which may be gone.
 async fn forget(remote: &Remote, name: &str, path: &[u8]) {
     let ask = Ask::new("discard").with("file", name);
     // A file that can't be removed now is in nobody's way: it is hidden, and the next copy replaces
@@ -172,7 +172,7 @@ async fn forget(remote: &Remote, name: &str, path: &[u8]) {
     let _ = remote.ask(ask, Doing::REMOVE, path).await;
 }
 
-/// A large file being written.
+/// Large file being written.
 pub(super) struct PluginWriter {
     remote: Arc<Remote>,
     path: Vec<u8>,
@@ -196,7 +196,7 @@ fn ledger_path(remote: &Remote, path: &[u8], spec: &FileSpec) -> PathBuf {
 }
 
 impl PluginWriter {
-    /// Continues the unfinished copy of the same source, or starts one.
+    /// Continues the unfinished copy of this source, or starts one.
     pub(super) async fn start(remote: Arc<Remote>, path: &[u8], spec: &FileSpec) -> Result<Self> {
         let can = remote.greeting.capabilities(remote.scheme());
         let segment_size = remote.greeting.segment_size();
@@ -268,7 +268,7 @@ impl PluginWriter {
 
     async fn store(&self, index: u64, range: Range<u64>, body: ByteStream) -> Result<Checksum> {
         if let Some(turn) = &self.turn {
-            // The sender lives as long as we do.
+            // The sender lives as long as `self`.
             let _ = turn.subscribe().wait_for(|&next| next == index).await;
         }
         let len = range.end - range.start;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::Capabilities;
 
-/// The version of the protocol spoken here.
+/// Version of the protocol spoken here.
 pub(super) const VERSION: u64 = 1;
 
 /// Bytes of one range that a plug-in may send ahead of their reader, and those sent ahead to it if
@@ -25,18 +25,18 @@ pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 /// Most requests under way at once, whatever a plug-in offers.
 pub(super) const REQUESTS_MAX: u64 = 64;
 
-/// Largest file a plug-in may want in one piece: it is whole in memory on its way.
+/// Largest file that a plug-in may request in one piece: it is whole in memory in transit.
 const SMALL_BYTES_MAX: u64 = 64 << 20;
 
-/// Smallest and largest segment: below, its request costs more than its bytes; above, a crash
-/// loses too much.
+/// Smallest and largest segment: below, its request costs more than its bytes; above, a crash loses
+/// too much.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Segment size of large files if the plug-in states none.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Most small files under way at once in a lane on a plug-in's own advice.
+/// Most small files in flight in a lane on a plug-in's own advice.
 const REQUESTS_AHEAD_MAX: u16 = 64;
 
 /// Description that a plug-in gives of itself.
@@ -46,7 +46,7 @@ pub(super) struct Greeting {
     pub name: String,
     #[serde(default)]
     pub version: String,
-    /// Names the server that copies among its own files.
+    /// Name of the server that copies among its own files.
     #[serde(default)]
     pub realm: Option<String>,
     /// Path of the address within the realm.
@@ -105,7 +105,7 @@ impl Default for Limits {
 }
 
 impl Greeting {
-    /// Reads a hello in the version spoken here.
+    /// Parses a hello in the version spoken here.
     pub(super) fn read(hello: Value) -> Result<Self, Fault> {
         let greeting: Self = serde_json::from_value(hello)
             .map_err(|cause| Fault::new(format!("says a hello that makes no sense ({cause})")))?;
@@ -122,7 +122,7 @@ impl Greeting {
             .find(|known| self.capabilities.checks.iter().any(|it| it == known.name()))
     }
 
-    /// Bytes of each segment but the last.
+    /// Returns the bytes of each segment but the last.
     pub(super) fn segment_size(&self) -> u64 {
         let wanted = self.capabilities.segment_size.unwrap_or(SEGMENT_BYTES);
         wanted.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)

@@ -49,12 +49,12 @@ impl Course {
     }
 }
 
-/// A directory or tree being listed.
+/// Directory or tree being listed.
 pub(super) struct PluginListing {
     remote: Arc<Remote>,
     path: Vec<u8>,
     course: Course,
-    /// Read already, to know that the directory is there.
+    /// First page, read already to check that the directory is there.
     first: Option<Vec<Entry>>,
     circle: Circle,
 }
@@ -89,7 +89,7 @@ impl PluginListing {
             let next = answer.remove("next").filter(|next| !next.is_null());
             let last = page.last().map(|last| &*last.name);
             let mark = next.as_ref().map(Value::to_string);
-            // A plug-in that only ever promises a next page would keep us for ever.
+            // A plug-in that always promises another page would keep us for ever.
             if mark.is_some_and(|mark| self.circle.closes(mark.as_bytes(), last)) {
                 let nonsense = "page after page, without end";
                 return Err(self.remote.nonsense(Doing::LIST, &self.path, nonsense));

@@ -1,4 +1,5 @@
-//! A plug-in's process: started in a process group of its own, ended with everything it started.
+//! Processes of plug-ins: each started in a process group of its own, and ended with all its
+//! children.
 
 use std::{
     collections::VecDeque,
@@ -30,15 +31,15 @@ const ENDED_WITHIN: Duration = Duration::from_secs(2);
 /// Interval between two looks whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Its input and outputs.
+/// Input and outputs of a plug-in.
 pub(super) struct Pipes {
     pub input: ChildStdin,
     pub output: ChildStdout,
     pub complaints: ChildStderr,
 }
 
-/// A running plug-in. Dropping it gives it a moment to end by itself, which it does because its
-/// input has ended too, and then kills its whole group.
+/// Running plug-in. Dropping it gives it a moment to end by itself, since its input has ended too,
+/// and then kills its whole group.
 pub(super) struct Process {
     child: Mutex<Option<Child>>,
 }
@@ -73,7 +74,7 @@ impl Process {
         Ok((process, pipes))
     }
 
-    /// Kills it and all it started.
+    /// Kills it and all its children.
     pub(super) fn kill(&self) {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(child) = child.as_ref() {

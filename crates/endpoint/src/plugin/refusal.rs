@@ -1,4 +1,4 @@
-//! Errors as a plug-in says them.
+//! Errors that a plug-in reports.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use crate::{Error, ErrorKind, Locus, error::Status};
 
-/// Longest text of a plug-in that is shown, in characters: a message is one line.
+/// Longest text of a plug-in in messages, in characters: a message is one line.
 const SHOWN_CHARACTERS_MAX: usize = 500;
 
-/// Longest pause a plug-in may ask for, in seconds: an hour; after more it is asked again sooner.
+/// Longest pause that a plug-in may request, in seconds: an hour; a longer one is cut.
 const RETRY_AFTER_S_MAX: f64 = 3600.0;
 
 /// Shortest text of a profile that counts as a secret: hiding "1" would hide every 1.
@@ -118,7 +118,7 @@ impl Secrets {
             .filter(|text| text.chars().count() >= SECRET_CHARACTERS_MIN)
             .cloned()
             .collect();
-        // A secret that holds another goes first, or its rest would stay.
+        // A secret that contains another goes first, or its rest would stay.
         secrets.sort_by_key(|text| std::cmp::Reverse(text.len()));
         Self(secrets)
     }

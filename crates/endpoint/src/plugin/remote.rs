@@ -24,13 +24,13 @@ use crate::{
     posix::DraftRules,
 };
 
-/// Deaths in a row, without an answer in between, after which a plug-in is not started again.
+/// Deaths in a row, without an answer in between, after which a plug-in is not restarted.
 const DEATHS_MAX: u32 = 5;
 
-/// The pause before a plug-in that died is started again; it doubles each time.
+/// Pause before a plug-in that died is restarted; it doubles each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 
-/// The longest such pause.
+/// Longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A living process, or the facts about a dead one.
@@ -38,11 +38,11 @@ struct Slot {
     session: Option<Arc<Session>>,
     /// Deaths in a row.
     deaths: u32,
-    /// Why the last one died.
+    /// Reason of the last death.
     fate: String,
 }
 
-/// The way to a living plug-in for one address.
+/// Connection to a living plug-in for one address.
 pub(super) struct Remote {
     launch: Launch,
     address: Vec<u8>,
@@ -119,7 +119,7 @@ impl Remote {
         }
     }
 
-    /// Makes a request that is answered with up to `rest` bytes before its end.
+    /// Sends a request whose answer has up to `rest` bytes before its end.
     pub(super) async fn begin(
         &self,
         ask: Ask,
@@ -131,7 +131,7 @@ impl Remote {
         session.begin(ask, rest, doing, self.show(path)).await
     }
 
-    /// Makes a request that moves no bytes.
+    /// Sends a request that moves no bytes.
     pub(super) async fn ask(
         &self,
         ask: Ask,
@@ -162,7 +162,7 @@ impl Remote {
         }
     }
 
-    /// Asks for a range of a file; `place` says which.
+    /// Requests the range of a file that `place` names.
     pub(super) async fn read(&self, place: Ask, start: u64, len: u64, path: &[u8]) -> Result<Call> {
         let ask = place.with("offset", start).with("length", len);
         self.begin(ask, len, Doing::READ, path).await

@@ -1,4 +1,4 @@
-//! A conversation with one plug-in process: many requests under way at once.
+//! Sessions with one plug-in process: many requests in progress at once.
 
 use std::{
     sync::{
@@ -29,19 +29,19 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, error::Status};
 
-/// Messages waiting to be written: 4 MiB of payload at most.
+/// Most messages waiting to be written: 4 MiB of payload at most.
 const QUEUED_MESSAGES: usize = 16;
 
 /// Bytes read at a time: a payload of the largest size with its line.
 const READ_BYTES: usize = PAYLOAD_BYTES_MAX + (4 << 10);
 
-/// Looks for a cancelled request within the time it may take to end.
+/// Checks of a cancelled request within the time in which it must end.
 const LOOKS: u32 = 4;
 
 /// Longest wait for the exit code and last words of a plug-in, once its output has ended.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A running plug-in that has said hello. Dead ones stay dead.
+/// Running plug-in that has said hello. A dead one stays dead.
 pub(super) struct Session {
     queue: mpsc::Sender<Message>,
     board: Arc<Board>,
@@ -60,9 +60,9 @@ impl Session {
     /// Starts the plug-in and exchanges hellos. `address` is `None` to learn only its abilities.
     ///
     /// # Errors
-    /// The plug-in's own; [`ErrorKind::NotFound`] and the like when it can't be started,
-    /// [`ErrorKind::Unsupported`] when it speaks another version, [`ErrorKind::TimedOut`],
-    /// [`ErrorKind::Unreachable`] when it ends instead, [`ErrorKind::Other`] when it says nonsense.
+    /// The plug-in's own errors; [`ErrorKind::NotFound`] and similar if it can't be started,
+    /// [`ErrorKind::Unsupported`] if it speaks another version, [`ErrorKind::TimedOut`],
+    /// [`ErrorKind::Unreachable`] if it ends instead, [`ErrorKind::Other`] for an invalid hello.
     pub(super) async fn start(
         launch: &Launch,
         address: Option<&[u8]>,
@@ -179,7 +179,7 @@ impl Session {
         }
     }
 
-    /// Makes a request that is answered with up to `rest` bytes before its end.
+    /// Sends a request whose answer has up to `rest` bytes before its end.
     pub(super) async fn begin(
         self: &Arc<Self>,
         ask: Ask,
@@ -206,7 +206,7 @@ impl Session {
     }
 }
 
-/// Why there is no conversation.
+/// Reason why there is no session.
 #[derive(Debug)]
 pub(super) enum Unstarted {
     /// A new start will not help, or the plug-in reported itself what is wrong.
@@ -255,11 +255,11 @@ fn died(kind: ErrorKind, shown: &str, reason: &str) -> Unstarted {
     )
 }
 
-/// The plug-in takes no more messages.
+/// Error for a plug-in that accepts no more messages.
 #[derive(Debug)]
 pub(super) struct Stalled;
 
-/// A request being written.
+/// Request being written.
 #[derive(Debug)]
 pub(super) struct Ask {
     op: &'static str,
@@ -280,7 +280,7 @@ impl Ask {
     }
 }
 
-/// Why a plug-in's output was not read on.
+/// Reason why a plug-in's output was not read on.
 enum Stop {
     /// The output ended, perhaps in the middle of a message.
     End {
@@ -380,7 +380,7 @@ impl Output {
     }
 }
 
-/// Says hello both ways; the inner error is the plug-in's own.
+/// Exchanges hellos; the inner error is the plug-in's own.
 async fn greet(
     input: &mut ChildStdin,
     output: &mut Output,

@@ -13,12 +13,12 @@ use super::{
     wire::{Answer, Decoder, Piece, decode_name, encode_name},
 };
 
-/// Bytes that each of the requests under way wants, and how many may come at once.
+/// Bytes that each pending request wants, and how many may come at once.
 const RANGE_BYTES: u64 = 70_000;
 const WINDOW_BYTES: u64 = 40_000;
 
-/// Plays output to a board with three requests under way, the second of them cancelled. Bytes that
-/// arrive are those that were allowed to.
+/// Replays output to a board with three pending requests, the second of them cancelled. Only bytes
+/// that were allowed arrive.
 pub(super) fn output(data: &[u8]) {
     let Some((&step, data)) = data.split_first() else {
         return;
@@ -99,7 +99,7 @@ fn show(refusal: &Refusal) {
     assert!(!error.contains(char::is_control), "it is more than a line");
 }
 
-/// Reads an entry of a directory and of a tree: no name leads out of it.
+/// Parses an entry of a directory and of a tree: no name leads out of it.
 pub(super) fn entry(data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else {
         return;

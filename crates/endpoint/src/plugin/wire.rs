@@ -10,12 +10,12 @@ use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
 
-/// Longest line in either direction, its end included, in bytes: a page of a thousand entries whose
-/// names are as long as file systems allow.
+/// Longest line in either direction, including its end, in bytes: a page of a thousand entries
+/// whose names are as long as file systems allow.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Most bytes one message carries: large enough that its line does not count, small enough that
-/// several streams share a pipe fairly.
+/// Most bytes of one message: large enough that its line does not count, small enough that several
+/// streams share a pipe fairly.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 256 << 10;
 
 /// A plug-in's breach of the protocol, in words that follow "the plug-in".
@@ -28,14 +28,14 @@ impl Fault {
     }
 }
 
-/// A message of a plug-in.
+/// Message of a plug-in.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The first message: the plug-in's description and abilities.
     Hello(Value),
-    /// Instead of a hello: it can't serve this address.
+    /// Refusal instead of a hello: it can't serve this address.
     Refused(Refusal),
-    /// `len` bytes of a range follow.
+    /// Announcement of `len` bytes of a range.
     Data { id: u64, len: usize },
     /// The plug-in accepts so many more bytes of a write.
     Credit { id: u64, bytes: u64 },
@@ -50,9 +50,9 @@ pub(super) enum Answer {
 /// A piece that a [`Decoder`] makes of the bytes so far.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// A whole line.
+    /// Whole line.
     Answer(Answer),
-    /// Some of the bytes the last line announced.
+    /// Some of the bytes that the last line announced.
     Payload { id: u64, bytes: Bytes },
 }
 
@@ -116,17 +116,17 @@ fn read_line(line: &[u8]) -> Result<Answer, Fault> {
     }
 }
 
-/// Takes a plug-in's output apart.
+/// Decoder of a plug-in's output.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     /// Bytes at the start of the buffer known to hold no line end.
     scanned: usize,
-    /// Whose payload comes, and how much of it is missing.
+    /// Request of the current payload, and the bytes still missing.
     payload: Option<(u64, usize)>,
 }
 
 impl Decoder {
-    /// Takes the next piece off the front of `buffer`; `None` when it takes more bytes.
+    /// Takes the next piece off the front of `buffer`; `None` if it needs more bytes.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Piece>, Fault> {
         if let Some((id, missing)) = self.payload {
             if buffer.is_empty() {
@@ -167,7 +167,7 @@ impl Decoder {
     }
 }
 
-/// A message to a plug-in: a line, and the bytes it announces.
+/// Message to a plug-in: a line, and the bytes it announces.
 #[derive(Debug)]
 pub(super) struct Message {
     pub line: String,
@@ -190,7 +190,7 @@ impl Message {
     }
 }
 
-/// Writes a name or path as text: bytes that are not UTF-8, and `%` itself, as `%` and two
+/// Encodes a name or path as text: bytes that are not UTF-8, and `%` itself, as `%` and two
 /// hexadecimal digits.
 pub(super) fn encode_name(name: &[u8]) -> String {
     use std::fmt::Write as _;

@@ -50,7 +50,7 @@ pub fn is_refused(cause: Errno) -> bool {
 /// Sets a mode and a time if present, and returns what is refused.
 ///
 /// # Errors
-/// The system's, where it is of another kind.
+/// The system's errors of other kinds.
 pub(super) fn set(
     (mode, set_mode): (Option<u32>, impl FnOnce(Mode) -> Result<(), Errno>),
     (mtime, set_times): (
@@ -111,7 +111,7 @@ pub fn as_last_read(last_modification: Timespec, found: &Stat) -> Timestamps {
     }
 }
 
-/// Sets when an open file changed last.
+/// Sets the modification time of an open file.
 pub(super) fn set_file_times(file: &File, times: &Timestamps) -> Result<(), Errno> {
     let found = rustix::fs::fstat(file)?;
     rustix::fs::futimens(file, &as_last_read(times.last_modification, &found))
@@ -128,7 +128,7 @@ pub(super) fn set_times_at(path: &Path, times: &Timestamps, flags: AtFlags) -> R
 /// time of its last read stays: purges go by that. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io::Result<Unkept> {
     let set_mode = |mode| rustix::fs::fchmod(file, mode);
     let set_times = |times: &_| set_file_times(file, times);
@@ -142,7 +142,7 @@ pub fn seal_file(file: &File, mode: Option<u32>, mtime: Option<FileTime>) -> io:
 /// Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn seal_directory(path: &Path, entry: &Entry) -> Result<Unkept> {
     let set_mode = |mode| rustix::fs::chmodat(CWD, path, mode, AtFlags::empty());
     let set_times = |times: &_| set_times_at(path, times, AtFlags::empty());

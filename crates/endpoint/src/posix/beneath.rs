@@ -1,4 +1,4 @@
-//! Paths that nothing leads out of a directory.
+//! Paths that never lead out of a directory.
 //!
 //! Names come from strangers: a store may list a symbolic link `N` and a file `N/x`. Somebody may
 //! also put a link in a directory's place between the look and the use. The kernel resolves each
@@ -41,7 +41,7 @@ const SYSTEM_FILES: [FsWord; 8] = [
     0x7363_6673,
 ];
 
-/// Whose the files of root are on servers that do not trust it.
+/// Owner of root's files on servers that do not trust it.
 const NOBODY: u32 = 65_534;
 
 /// Rule for links on the way.
@@ -53,7 +53,7 @@ pub enum Follow {
     Never,
 }
 
-/// A directory that paths are resolved beneath.
+/// Directory beneath which paths are resolved.
 #[derive(Debug)]
 pub struct Beneath {
     root: OwnedFd,
@@ -61,14 +61,14 @@ pub struct Beneath {
     has_openat2: bool,
 }
 
-/// A path that can be used now.
+/// Path that can be used now.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Path to use.
     pub path: PathBuf,
     /// Path to show to people, if it differs.
     shown: Option<PathBuf>,
-    /// The directory or file the path goes through.
+    /// Directory or file that the path goes through.
     _through: Option<Arc<OwnedFd>>,
 }
 
@@ -137,7 +137,7 @@ impl Beneath {
     /// Opens the directory. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn open_root(path: &Path, follow: Follow) -> io::Result<Self> {
         Self::open_root_at(path, follow, true)
     }
@@ -146,7 +146,7 @@ impl Beneath {
     /// only if `leads`. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub(super) fn open_root_at(path: &Path, follow: Follow, leads: bool) -> io::Result<Self> {
         let mut flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         flags.set(OFlags::NOFOLLOW, !leads);
@@ -162,7 +162,7 @@ impl Beneath {
     /// Opens a directory that is no link itself. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn open_exactly(path: &Path) -> io::Result<Self> {
         Self::open_root_at(path, Follow::Never, false)
     }
@@ -171,7 +171,7 @@ impl Beneath {
     /// nobody. Blocks.
     ///
     /// # Errors
-    /// The system's; [`Errno::PERM`] where it is somebody else's.
+    /// The system's errors; [`Errno::PERM`] if it is another user's.
     pub fn open_own(path: &Path) -> io::Result<Self> {
         let opened = Self::open_exactly(path)?;
         let (owner, me) = (fstat(&opened.root)?.st_uid, geteuid());
@@ -186,7 +186,7 @@ impl Beneath {
     /// has open, nor over any link if `is_judged`. Blocks.
     ///
     /// # Errors
-    /// The system's; [`Errno::LOOP`] where such a link is on the way.
+    /// The system's errors; [`Errno::LOOP`] if such a link is on the way.
     pub fn open_source(path: &Path, is_judged: bool) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = match is_judged {
@@ -211,7 +211,7 @@ impl Beneath {
     /// which hold no data of anybody. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn is_of_system(&self) -> Result<bool, Errno> {
         let kind = fstatfs(&self.root)?.f_type;
         Ok(SYSTEM_FILES.contains(&kind))
@@ -231,7 +231,7 @@ impl Beneath {
         }
     }
 
-    /// Opens the directory at `path`, which is made with those above it if `make`. Blocks.
+    /// Opens the directory at `path`, which is made with its parents if `make`. Blocks.
     ///
     /// # Errors
     /// The system's; [`Errno::XDEV`] and [`Errno::LOOP`] if a link leads out or may not be
@@ -307,7 +307,7 @@ fn open_beneath(
     };
     loop {
         match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
-            // Something on the way was renamed meanwhile.
+            // A directory on the way was renamed meanwhile.
             Err(Errno::AGAIN) => {}
             opened => return opened,
         }

@@ -1,4 +1,4 @@
-//! Memory that file content is read into, used again and again.
+//! Reusable memory for file content.
 //!
 //! A fresh block of a megabyte costs the kernel 256 page faults, as much time as filling it.
 
@@ -6,25 +6,25 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Bytes a block has room for, beside [`MARGIN_BYTES`].
+/// Capacity of a block in bytes, beside [`MARGIN_BYTES`].
 pub(super) const BLOCK_ROOM_BYTES: usize = 1 << 20;
 
 /// Margin for a protocol's bytes around the content.
 const MARGIN_BYTES: usize = 256;
 
-/// Blocks kept for later, all threads together.
+/// Most blocks kept for later, by all threads together.
 const KEPT_MAX: usize = 24;
 
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// A block of memory; goes back to the others when dropped, also as [`Bytes`].
+/// Block of memory; it returns to the others when dropped, also as [`Bytes`].
 #[derive(Debug)]
 pub struct Block {
     bytes: Vec<u8>,
 }
 
 impl Block {
-    /// Bytes of content one block has room for.
+    /// Bytes of content for which one block has room.
     pub const BYTES: usize = BLOCK_ROOM_BYTES;
 
     /// Returns an empty block.

@@ -23,10 +23,10 @@ const STEPS_NS: [u32; 7] = [
     2_000_000_000,
 ];
 
-/// The coarsest of them.
+/// Coarsest of them.
 pub(super) const STEP_NS_MAX: u32 = STEPS_NS[STEPS_NS.len() - 1];
 
-/// A time between the steps of all of them.
+/// Time between the steps of all of them.
 const PROBE: FileTime = FileTime {
     secs: 1_000_000_001,
     nanos: 123_456_789,
@@ -49,7 +49,7 @@ impl Clocks {
     }
 }
 
-/// Sets the time of a file that is made for it and removed.
+/// Probes the step by setting the time of a temporary file.
 fn learn(path: &Path) -> std::io::Result<Option<u32>> {
     let probe = partial::own_path(path);
     let file = File::create_new(&probe)?;

@@ -10,7 +10,7 @@ use crate::{Error, ErrorKind, Locus, Result, endpoint::Boxed};
 /// Makes a directory and those above it. Returns whether it is new. Blocks.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when something else has the name; the system's otherwise.
+/// [`ErrorKind::Conflict`] if something else has the name; otherwise the system's errors.
 pub fn make_directory(path: &Path) -> Result<bool> {
     let fail = |cause| Error::io("make directory", show(path), cause).at(Locus::Destination);
     match fs::create_dir(path) {
@@ -65,8 +65,8 @@ pub fn ensure_directory(path: &Path, follow: bool) -> Result<bool> {
     Ok(new)
 }
 
-/// Lets the owner write into a directory that an earlier run may have sealed. When that is not
-/// ours to do, the files in it say so.
+/// Lets the owner write into a directory that an earlier run may have sealed. Without permission
+/// for that, the files in it report the error.
 fn open_directory(path: &Path) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(found) = rustix::fs::open(path, flags, Mode::empty()) else {

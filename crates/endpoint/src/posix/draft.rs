@@ -38,10 +38,10 @@ use crate::{
     unkept::Unkept,
 };
 
-/// Pieces of one write call (`UIO_MAXIOV` of Linux).
+/// Most pieces of one write call (`UIO_MAXIOV` of Linux).
 const SLICES_MAX: usize = 1024;
 
-/// An unfinished local file under a hidden name beside its final one.
+/// Unfinished local file under a hidden name beside its final one.
 #[derive(Debug)]
 pub struct Draft {
     file: File,
@@ -56,16 +56,16 @@ pub struct Draft {
     /// Unfinished copy that another writer left, or still writes, under the name that is tried
     /// first.
     beside: Option<PathBuf>,
-    /// The kernel lets one thread at a time write to a file. Waiting here sleeps; waiting there
-    /// spins.
+    /// Lock on writes, since the kernel lets one thread at a time write to a file. Waiting here
+    /// sleeps; waiting there spins.
     turn: Mutex<()>,
 }
 
 impl Draft {
-    /// Starts a small file: a crash costs all of it. Blocks.
+    /// Starts a small file: a crash loses all of it. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn small(place: &Place, spec: &FileSpec, rules: DraftRules) -> Result<Self> {
         refuse_special("write", place)?;
         let path = &place.path;
@@ -93,11 +93,11 @@ impl Draft {
         })
     }
 
-    /// Starts a large file or continues it; returns the segments that are there and read back
-    /// well. Blocks.
+    /// Starts or continues a large file; returns the stored segments that read back correctly.
+    /// Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another process writes it; the system's.
+    /// [`ErrorKind::Conflict`] if another process writes it; the system's errors.
     pub fn resumable(
         place: &Place,
         spec: &FileSpec,
@@ -162,7 +162,8 @@ impl Draft {
         kept.dedup_by_key(|kept| kept.index);
         let ledger = match Ledger::start_anew(ledger_path(&partial), &head, &kept) {
             Ok(ledger) => Some(ledger),
-            // Another user's lies there: a file that can be sent again can do without.
+            // The name belongs to another user's file: a file that can be sent again needs no
+            // resumable copy.
             Err(cause) if !is_open_ended && is_anothers(&cause) => None,
             Err(cause) => return Err(fail(cause)),
         };
@@ -205,8 +206,8 @@ impl Draft {
     /// it is in the processor's cache and compares it. Blocks.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::Full`] says that a second run continues. [`ErrorKind::Corrupt`]
-    /// when what was written reads back differently.
+    /// The system's errors; [`ErrorKind::Full`] says that a second run continues.
+    /// [`ErrorKind::Corrupt`] if the bytes read back differently.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         if !self.rules.verify {
             let written = self.file.write_all_at(bytes, offset);
@@ -271,17 +272,17 @@ impl Draft {
     /// Sets the file's length to `size`, with holes where nothing was written. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.file
             .set_len(size)
             .map_err(|cause| failed("write", self.shown(), cause))
     }
 
-    /// Notes that a segment is there. Blocks.
+    /// Notes that a segment is stored. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn record(&self, index: u64, sum: Checksum) -> Result<()> {
         match &self.ledger {
             Some(ledger) => ledger
@@ -294,7 +295,7 @@ impl Draft {
     /// Flushes the file and its record to the disk. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn settle(&self) -> Result<()> {
         let fail = |cause| failed("write", self.shown(), cause);
         self.hear(self.file.sync_data())?;

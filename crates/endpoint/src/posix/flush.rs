@@ -22,7 +22,7 @@ use rustix::fs::{Advice, fadvise};
 /// copy of this one reports it.
 ///
 /// # Errors
-/// The system's: some of what was written is lost.
+/// The system's error: some written bytes are lost.
 pub fn flush(file: impl AsFd) -> io::Result<()> {
     close(file.as_fd().try_clone_to_owned()?)
 }
@@ -46,7 +46,7 @@ pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
 /// system, as far as that keeps no cache of its own. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn drop_cached(path: &Path) -> io::Result<()> {
     let mut options = File::options();
     let file = options

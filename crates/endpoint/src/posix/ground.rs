@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
-/// The directories that files are written to or read from lately.
+/// Directories recently used for writing or reading files.
 #[derive(Debug, Default)]
 pub(super) struct Ground {
     root: Mutex<Option<Arc<Beneath>>>,
     last: Mutex<Option<Last>>,
 }
 
-/// The directory that was used last. Files come in order, so the next one is likely there too.
+/// Directory that was used last. Files come in order, so the next one is likely there too.
 #[derive(Debug)]
 struct Last {
     path: Vec<u8>,
@@ -32,7 +32,7 @@ struct Last {
     opened: Instant,
 }
 
-/// A directory that was opened so long ago may have been moved away.
+/// Time after which an open directory may have been moved away.
 const OPENED_MAX: Duration = Duration::from_secs(1);
 
 impl Ground {
@@ -95,7 +95,7 @@ impl Ground {
         if let Some(known) = self.known() {
             return Ok(known);
         }
-        // A link that came to its place is none that anybody named.
+        // A link in its place is not one that anybody named.
         let is_first = {
             let known = self.root.lock().unwrap_or_else(PoisonError::into_inner);
             known.is_none()

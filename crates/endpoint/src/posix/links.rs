@@ -16,7 +16,7 @@ use crate::{Error, ErrorKind, FileSpec, Locus, Result, unkept::Unkept};
 /// that the file system refuses to keep. Blocks.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] where the file system has no links; the system's.
+/// [`ErrorKind::Unsupported`] if the file system has no links; the system's errors.
 pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> {
     special::refuse_special("make link", &Place::plain(path.to_owned()))?;
     let fail = |cause| Error::io("make link", show(path), cause).at(Locus::Destination);
@@ -48,7 +48,7 @@ pub fn make_link(path: &Path, target: &[u8], spec: &FileSpec) -> Result<Unkept> 
 /// Returns the target of a symbolic link. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn read_link(path: &Path) -> Result<Vec<u8>> {
     let target = fs::read_link(path)
         .map_err(|cause| Error::io("read link", show(path), cause).at(Locus::Source))?;

@@ -15,11 +15,11 @@ use crate::{
 /// Entries of one listing page: a directory of any size costs this much memory.
 const PAGE_ENTRIES: usize = 512;
 
-/// Lists a directory page by page.
+/// Listing of a directory, page by page.
 pub struct PosixListing {
     /// `None` after a failure: the rest would seem to be the whole.
     pages: Option<fs::ReadDir>,
-    /// Read when it was opened: most directories are small, and this saves a change of threads.
+    /// First page, read at opening: most directories are small, and this saves a change of threads.
     first: Option<Vec<Entry>>,
     /// Set at the end of the listing.
     ended: bool,
@@ -34,7 +34,7 @@ impl PosixListing {
     /// Opens the directory and reads its first page. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
         Self::acting(Actor::oneself(), &Place::plain(path), follow)
     }

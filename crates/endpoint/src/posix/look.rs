@@ -33,7 +33,7 @@ impl Look {
 /// Returns the system's facts about a path. Blocks.
 ///
 /// # Errors
-/// Any of the system's but "not found", which is `None`.
+/// Any of the system's errors but "not found", which is `None`.
 pub fn stat(path: &Path, follow: bool) -> Result<Option<Entry>> {
     let found = if follow {
         fs::metadata(path)

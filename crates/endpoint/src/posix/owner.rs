@@ -4,10 +4,10 @@ use std::{fmt, fs, process, sync::LazyLock};
 
 use crate::clock;
 
-/// A copy that another host wrote to so lately may still be written, in seconds.
+/// Time since another host's last write during which it may still write a copy, in seconds.
 const QUIET_S: i64 = 60;
 
-/// A process on a host.
+/// Process on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
     /// Boot of a machine, and the namespace of its processes.

@@ -1,4 +1,4 @@
-//! Unfinished copies of local files: their names, and whose they are.
+//! Unfinished copies of local files: their names and their owners.
 
 use std::{
     cell::RefCell,
@@ -64,7 +64,7 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
     number(&there) == number(&opened) || looks(&there) == looks(&opened)
 }
 
-/// An unfinished copy, open for writing.
+/// Unfinished copy, open for writing.
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) path: PathBuf,
@@ -104,7 +104,7 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
 /// list.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub(super) fn usual_mode(path: &Path) -> io::Result<u32> {
     type Known = (PathBuf, u32, u32);
     if let Some(mode) = published_mode(0o666) {
@@ -131,7 +131,7 @@ pub(super) fn usual_mode(path: &Path) -> io::Result<u32> {
 
 /// State of the path of an unfinished copy.
 enum There {
-    /// A file of this user's own, under no other name.
+    /// File of this user, under no other name.
     Own(File),
     /// Another user's file, a link, or a file with a second name: somebody may have put it there to
     /// be written to or read.
@@ -185,7 +185,7 @@ fn given_owner(path: &Path) -> io::Result<u32> {
 /// same. Any other file there is left alone or loses its name, and is never written to.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] while another process writes it; the system's.
+/// [`ErrorKind::Conflict`] while another process writes it; the system's errors.
 pub(super) fn begin(path: &Path, origin: &str, is_same: impl Fn(&Head) -> bool) -> Result<Opened> {
     let fail = |cause| failed("write", path, cause);
     let partial = partial_path(path, origin);

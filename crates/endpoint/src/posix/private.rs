@@ -4,14 +4,14 @@ use std::sync::OnceLock;
 
 use rustix::{fs::Mode, process::umask};
 
-/// The mode bits that new files of this process did not get before.
+/// Mode bits that new files of this process lacked before.
 static BEFORE: OnceLock<u32> = OnceLock::new();
 
 /// Makes all later files of this process readable by its user alone, unless they get another mode.
 /// For servers: their files are nobody else's to read.
 pub fn keep_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
-    // Said twice, the first one counts.
+    // On a second call the first value counts.
     let _ = BEFORE.set(before.as_raw_mode());
 }
 

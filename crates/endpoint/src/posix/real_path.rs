@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// Resolves a path, whose end need not exist yet. Blocks.
 ///
 /// # Errors
-/// The system's.
+/// The system's errors.
 pub fn real_path(path: &Path) -> Result<PathBuf> {
     let fail = |cause| Error::io("look at", show(path), cause);
     let absolute = std::path::absolute(path).map_err(fail)?;

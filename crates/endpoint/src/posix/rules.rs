@@ -1,11 +1,11 @@
-//! The rules by which files are written, here and elsewhere.
+//! Rules for writing files, here and elsewhere.
 
 /// Rules for unfinished files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftRules {
     /// Read written blocks back and compare checksums.
     pub verify: bool,
-    /// Flush each file to the disk before it gets its final name.
+    /// True to flush each file to the disk before it gets its final name.
     pub fsync: bool,
     /// Replace a file that has the final name; otherwise the file is refused.
     pub replaces: bool,

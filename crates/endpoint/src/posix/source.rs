@@ -1,4 +1,4 @@
-//! Reading a local file that may change under us.
+//! Reading of local files that may change meanwhile.
 
 use std::{
     cell::RefCell,
@@ -31,7 +31,7 @@ pub(crate) const UNTOLD_BYTES_MAX: u64 = 16 << 20;
 /// Largest size, in bytes, that a file without blocks may report wrongly: those of /sys say a page.
 const PAGE_BYTES: u64 = 4096;
 
-/// Bytes read in vain that cost less than to zero the memory of a read.
+/// Excess bytes of a read that cost less than zeroing its memory.
 const OVERREAD_BYTES_MAX: usize = 4096;
 
 thread_local! {
@@ -46,7 +46,7 @@ pub(crate) fn with_block<T>(call: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// A local file open for reading, and how it looked at that moment.
+/// Local file open for reading, and its attributes at that moment.
 #[derive(Debug)]
 pub struct SourceFile {
     file: File,
@@ -65,7 +65,7 @@ impl SourceFile {
     /// Blocks.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::Changed`] when it is no file any more.
+    /// The system's errors; [`ErrorKind::Changed`] if it is no file any more.
     pub fn open(path: PathBuf, follow: bool) -> Result<Self> {
         Self::open_at(&Place::plain(path), follow)
     }
@@ -76,7 +76,7 @@ impl SourceFile {
     /// See [`SourceFile::open`].
     pub fn open_at(place: &Place, follow: bool) -> Result<Self> {
         let path = place.shown().to_owned();
-        // A pipe that took the file's place must not hang us.
+        // A pipe that replaced the file must not hang us.
         let mut flags = OFlags::NONBLOCK;
         if !follow {
             flags |= OFlags::NOFOLLOW;
@@ -161,7 +161,7 @@ impl SourceFile {
     /// Fills `block` from `offset`. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] when the file has become shorter; the system's.
+    /// [`ErrorKind::Changed`] if the file has become shorter; the system's errors.
     pub fn read_at(&self, block: &mut [u8], offset: u64) -> Result<()> {
         if let Some(untold) = &self.untold {
             let start = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -300,7 +300,7 @@ impl SourceFile {
 /// read more than a new connection sends in its first round trips.
 const FIRST_BLOCK_BYTES: usize = 128 << 10;
 
-/// A local file read by ranges for a remote destination.
+/// Local file read by ranges for a remote destination.
 pub(super) struct PosixReader {
     actor: Actor,
     source: Arc<SourceFile>,

@@ -1,11 +1,11 @@
-//! Devices, pipes and sockets: no copy replaces them.
+//! Devices, pipes and sockets, which no copy replaces.
 
 use std::{fs, path::Path};
 
 use super::{Place, show};
 use crate::{Error, ErrorKind, Locus, Result};
 
-/// Links that lead to links; the system follows no more.
+/// Most links that lead to links; the system follows no more.
 const LINKS_MAX: u32 = 40;
 
 /// Fails if the path holds an entry, perhaps behind a link, that a file or a link must not replace.

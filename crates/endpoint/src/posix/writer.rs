@@ -1,4 +1,4 @@
-//! Large local files whose bytes come from elsewhere.
+//! Large local files from remote sources.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     unkept::UnkeptCount,
 };
 
-/// A large local file whose bytes come from a remote source.
+/// Large local file whose bytes come from a remote source.
 pub(super) struct PosixWriter {
     actor: Actor,
     draft: Arc<Draft>,
@@ -26,7 +26,7 @@ pub(super) struct PosixWriter {
     unkept: Arc<UnkeptCount>,
 }
 
-/// Bytes gathered before a hop to a blocking thread writes them.
+/// Bytes gathered before a blocking thread writes them.
 const GATHERED_BYTES: usize = 1 << 20;
 
 impl PosixWriter {
@@ -48,7 +48,7 @@ impl PosixWriter {
         }
     }
 
-    /// Writes `gathered` at `offset` and sums it while it is in the cache.
+    /// Writes `gathered` at `offset` and hashes it while it is in the cache.
     async fn write_gathered(
         &self,
         gathered: Vec<Bytes>,

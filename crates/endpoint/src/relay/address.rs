@@ -1,4 +1,4 @@
-//! Names of relays, their keys and the datasets they hold.
+//! Names of relays, of their keys and of the datasets they hold.
 
 use std::{fmt, str::FromStr};
 
@@ -28,7 +28,7 @@ fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatasetId([u8; 16]);
 
-/// Text that names no dataset.
+/// Error for a text that is not the name of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatasetIdError;
 
@@ -47,10 +47,10 @@ impl DatasetId {
         Self(bytes)
     }
 
-    /// A name nobody else has.
+    /// Returns a new random name.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`] when the operating system has no randomness.
+    /// [`ErrorKind::Other`] if the operating system has no randomness.
     pub fn random() -> Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|cause| {
@@ -59,7 +59,7 @@ impl DatasetId {
         Ok(Self(bytes))
     }
 
-    /// The 16 bytes.
+    /// Returns the 16 bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for DatasetId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// Text that is no fingerprint.
+/// Error for a text that is not a fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FingerprintError;
 
@@ -151,17 +151,17 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Where a relay listens, and the key it must have.
+/// Address of a relay, and the key it must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayAddress {
     /// `https://host:port`.
     pub url: String,
-    /// Its key.
+    /// Fingerprint of its key.
     pub fingerprint: Fingerprint,
 }
 
 impl RelayAddress {
-    /// Host (without the brackets of an IPv6 address) and port.
+    /// Returns the host (without the brackets of an IPv6 address) and the port.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] unless the URL is `https://host:port`, with at most a `/` after it.

@@ -1,4 +1,5 @@
-//! A request, and its body: bytes in memory, or a file that is read as it is sent, whole or still growing.
+//! Requests and their bodies: bytes in memory, or a file read while it is sent, complete or still
+//! growing.
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
@@ -11,22 +12,22 @@ use posthaste_types::{Digest, Timestamp};
 
 use super::{DatasetId, Scope, growing::Growing, pulse::Pulse, wire::Target};
 
-/// Bytes of a file that are in memory at once.
+/// Most bytes of a file in memory at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A body on its way.
+/// Body being sent.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What a request carries. It can be sent again: a kept connection may turn out to be closed.
+/// Content of a request. It can be sent again, since a kept connection may turn out to be closed.
 #[derive(Clone)]
 pub(super) enum Cargo {
     /// Bytes in memory.
     Bytes(Bytes),
-    /// The same in two pieces.
+    /// Bytes in memory, in two pieces.
     Led(Bytes, Bytes),
-    /// So many bytes of a file, from its beginning.
+    /// First bytes of a file, and their number.
     File(Arc<File>, u64),
-    /// A file that still grows.
+    /// File that still grows.
     Growing(Growing),
 }
 
@@ -40,7 +41,7 @@ impl Cargo {
         }
     }
 
-    /// The body, from its beginning; `pulse` is that of the connection it goes over.
+    /// Returns the body, from its beginning; `pulse` belongs to the connection that carries it.
     pub(super) fn body(&self, pulse: Option<&Arc<Pulse>>) -> Body {
         match self {
             Self::Bytes(bytes) => Full::new(bytes.clone())
@@ -77,7 +78,7 @@ pub(super) fn read_at(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
     Ok(piece.into())
 }
 
-/// One request as the client makes it.
+/// Request as the client states it.
 pub(super) struct Ask<'a> {
     pub(super) operation: &'static str,
     pub(super) method: Method,
@@ -87,7 +88,7 @@ pub(super) struct Ask<'a> {
     pub(super) body: Option<Load>,
 }
 
-/// The body of a request, and what it says about it when it is an object.
+/// Body of a request, and the headers that describe it if it is an object.
 pub(super) struct Load {
     pub(super) cargo: Cargo,
     pub(super) object: Option<(Digest, Timestamp)>,

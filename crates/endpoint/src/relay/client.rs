@@ -1,4 +1,4 @@
-//! What can be asked of a relay.
+//! Requests that a relay serves.
 
 use std::{
     fmt,
@@ -24,15 +24,15 @@ use super::{
 };
 use crate::{Boxed, Error, ErrorKind, Locus, Result, clock, gateway::Way};
 
-/// Bodies of answers that are not objects: an inventory page is the largest.
+/// Largest body of an answer that is not an object: an inventory page is the largest.
 pub(super) const ANSWER_BYTES_MAX: u64 =
     (wire::INVENTORY_PAGE_MAX * wire::INVENTORY_ENTRY_BYTES) as u64 + (64 << 10);
-/// Pages of one inventory: 2^28 entries, more than any dataset has chunks.
+/// Most pages of one inventory: 2^28 entries, more than any dataset has chunks.
 const INVENTORY_PAGES_MAX: usize = 4096;
-/// How long a relay that did not say what it is, is not asked that again.
+/// Time before a relay that did not report its features is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// A relay, reached over a few kept connections. Cloning shares them.
+/// Relay reached over a few kept connections. Clones share them.
 #[derive(Clone)]
 pub struct RelayClient {
     pub(super) address: Arc<RelayAddress>,
@@ -51,19 +51,19 @@ impl fmt::Debug for RelayClient {
 }
 
 impl RelayClient {
-    /// A client of the relay at `address`. Connects at the first request.
+    /// Creates a client of the relay at `address`. It connects at the first request.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when the URL is not `https://host:port`.
+    /// [`ErrorKind::Invalid`] if the URL is not `https://host:port`.
     pub fn new(address: RelayAddress, credential: Credential) -> Result<Self> {
         Self::by_ways(address, credential, vec![Way::straight()])
     }
 
-    /// The same by any of some ways. The one that is wanted most stands first: others are taken while it does not
-    /// open or breaks.
+    /// Creates a client that reaches the relay by any of several routes. The preferred one comes
+    /// first; others are used while it does not open or breaks.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when the URL is not `https://host:port`.
+    /// [`ErrorKind::Invalid`] if the URL is not `https://host:port`.
     pub fn by_ways(address: RelayAddress, credential: Credential, ways: Vec<Way>) -> Result<Self> {
         Ok(Self {
             pool: Arc::new(Pool::new(&address, ways)?),
@@ -74,31 +74,32 @@ impl RelayClient {
         })
     }
 
-    /// Where it is.
+    /// Returns the relay's address.
     #[must_use]
     pub fn address(&self) -> &RelayAddress {
         &self.address
     }
 
-    /// Bytes given to the network for this relay so far, by all clones: to measure its rate while
-    /// fragments are under way.
+    /// Returns the bytes sent to this relay so far by all clones. They measure its rate while
+    /// fragments are in flight.
     #[must_use]
     pub fn sent(&self) -> Amount {
         Amount::new(self.pool.traffic.sent.load(Ordering::Relaxed))
     }
 
-    /// Bytes a second that the relay said it takes; 0 when it did not say.
+    /// Returns the relay's rate limit in bytes per second; 0 if it reported none.
     pub(super) fn rate_limit(&self) -> u64 {
         self.pool.rate_limit.load(Ordering::Relaxed)
     }
 
-    /// Takes it from others that the relay limits its rate, so that its silences are borne.
+    /// Records the relay's rate limit as reported by others, so that its pauses are tolerated.
     pub fn expect_rate(&self, bytes_per_s: u64) {
         self.pool.rate_limit.store(bytes_per_s, Ordering::Relaxed);
     }
 
-    /// Whether it hands out passes to a store rather than take bytes itself. It is asked where nobody knows yet, by one at a time
-    /// and not again at once; what does not answer is sent to as any other, and whoever does that finds out what is wrong.
+    /// Returns whether the relay hands out presigned URLs instead of accepting bytes itself. If
+    /// that is unknown, one caller at a time asks the relay, and not again at once. A relay that
+    /// does not answer is treated as an ordinary one; the request then shows the error.
     pub(super) async fn lets_through(&self) -> bool {
         if !self.pool.is_known.load(Ordering::Relaxed) {
             let mut asked_at = self.pool.asked_at.lock().await;
@@ -111,7 +112,8 @@ impl RelayClient {
         self.pool.lets_through.load(Ordering::Relaxed)
     }
 
-    /// Takes it from others that the relay hands out passes to a store, so that no bytes are sent to it in vain.
+    /// Records, as reported by others, that the relay hands out presigned URLs, so that no bytes
+    /// are sent to it in vain.
     pub fn expect_passes(&self, lets_through: bool) {
         self.pool
             .lets_through
@@ -119,18 +121,19 @@ impl RelayClient {
         self.pool.is_known.store(true, Ordering::Relaxed);
     }
 
-    /// Bytes that came from this relay so far, to all clones.
+    /// Returns the bytes received from this relay so far by all clones.
     #[must_use]
     pub fn received(&self) -> Amount {
         Amount::new(self.pool.traffic.received.load(Ordering::Relaxed))
     }
 
-    /// Asks how the relay is.
+    /// Requests the relay's status.
     ///
     /// # Errors
-    /// As every request here: [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] (nothing moved
-    /// for 10 s) may pass; [`ErrorKind::Unauthenticated`] (key not the pinned one, token not taken)
-    /// and [`ErrorKind::PermissionDenied`] (token for something else) will not.
+    /// Errors of every request here. [`ErrorKind::Unreachable`] and [`ErrorKind::TimedOut`] (no
+    /// progress for 10 s) may be temporary. [`ErrorKind::Unauthenticated`] (key not the pinned one,
+    /// token not accepted) and [`ErrorKind::PermissionDenied`] (token of another scope) are
+    /// permanent.
     pub async fn status(&self) -> Result<RelayStatus> {
         let ask = Ask {
             operation: "ask",
@@ -156,12 +159,12 @@ impl RelayClient {
     }
 
     /// Stores a fragment until `expires` at least. When this returns, the relay has checked the
-    /// digest and holds the fragment on disk. Storing the same again changes nothing.
+    /// digest and holds the fragment on disk. Storing it again changes nothing.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::Full`] when the capacity lent is used up,
-    /// [`ErrorKind::Corrupt`] when other bytes arrived, [`ErrorKind::Conflict`] when another
-    /// fragment is stored in its place.
+    /// Errors of [`Self::status`]; [`ErrorKind::Full`] if the lent capacity is used up,
+    /// [`ErrorKind::Corrupt`] if other bytes arrived, [`ErrorKind::Conflict`] if another fragment
+    /// is stored in its place.
     pub async fn put_fragment(
         &self,
         dataset: &DatasetId,
@@ -181,10 +184,10 @@ impl RelayClient {
         .await
     }
 
-    /// Stores the manifest; otherwise as [`Self::put_fragment`].
+    /// Stores the manifest; otherwise like [`Self::put_fragment`].
     ///
     /// # Errors
-    /// As [`Self::put_fragment`].
+    /// Errors of [`Self::put_fragment`].
     pub async fn put_manifest(
         &self,
         dataset: &DatasetId,
@@ -231,11 +234,11 @@ impl RelayClient {
             .map(drop)
     }
 
-    /// Reads a fragment and checks that it has `expected`, the digest the manifest tells.
+    /// Reads a fragment and checks that its digest is `expected`, the one in the manifest.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::NotFound`], and [`ErrorKind::Corrupt`] when the bytes do
-    /// not have that digest.
+    /// Errors of [`Self::status`]; [`ErrorKind::NotFound`], and [`ErrorKind::Corrupt`] if the bytes
+    /// do not have that digest.
     pub async fn get_fragment(
         &self,
         dataset: &DatasetId,
@@ -247,11 +250,11 @@ impl RelayClient {
             .await
     }
 
-    /// Reads the manifest and checks it against `expected`, or against the digest the relay stored
-    /// with it where the caller has none.
+    /// Reads the manifest and checks it against `expected`, or against the digest that the relay
+    /// stored with it if the caller has none.
     ///
     /// # Errors
-    /// As [`Self::get_fragment`].
+    /// Errors of [`Self::get_fragment`].
     pub async fn get_manifest(
         &self,
         dataset: &DatasetId,
@@ -298,11 +301,11 @@ impl RelayClient {
         .await
     }
 
-    /// Everything the relay holds of the dataset, in order of chunk and fragment; nothing when it
+    /// Lists everything the relay holds of the dataset, in order of chunk and fragment; empty if it
     /// does not know the dataset.
     ///
     /// # Errors
-    /// As [`Self::status`].
+    /// Errors of [`Self::status`].
     pub async fn inventory(&self, dataset: &DatasetId) -> Result<Vec<Held>> {
         let mut held = Vec::new();
         let mut query = String::new();
@@ -369,7 +372,7 @@ impl RelayClient {
             }
         }
         request.body(body).map_err(|_| {
-            // Only a token can hold what no header may hold; it must not be shown.
+            // Only a token can contain bytes that no header may contain; it must not be shown.
             Error::new(ErrorKind::Invalid, ask.operation, self.address.url.clone())
                 .cause("the token has characters no token has")
         })
@@ -381,12 +384,12 @@ impl RelayClient {
             path: ask.target.path(),
             is_urgent: ask.target == Target::Status,
             haste: self.haste,
-            // What is asked before something is sent is not yet that.
+            // A request that precedes the upload is not the upload itself.
             departure: self.departure.clone().filter(|_| ask.body.is_some()),
         }
     }
 
-    /// Sends the request and waits for the head of an answer that is good, or leads on.
+    /// Sends the request and waits for the head of an answer that is a success or a redirect.
     pub(super) fn send<'a>(
         &'a self,
         ask: &'a Ask<'_>,
@@ -418,7 +421,7 @@ impl RelayClient {
             .await
     }
 
-    /// The error a relay answered with.
+    /// Returns the error that the relay answered with.
     async fn refusal(&self, ask: &Ask<'_>, lease: Lease, response: Response<Incoming>) -> Error {
         let kind = wire::kind_of(response.status().as_u16());
         let status = response.status();

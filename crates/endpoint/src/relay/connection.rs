@@ -36,86 +36,90 @@ use crate::{
     line::Humble,
 };
 
-/// Connections to one relay at once. Four fill a path that one TCP stream can't; twice as many let
-/// small requests (manifest, inventory) pass beside the fragments.
+/// Most connections to one relay at once. Four fill a path that one TCP stream can't; twice as many
+/// let small requests (manifest, inventory) pass beside the fragments.
 const CONNECTIONS_MAX: usize = 8;
-/// Connections beside them for what must never wait behind fragments: how the relay is.
+/// Further connections for requests that must never wait behind fragments, such as the status.
 const URGENT_CONNECTIONS_MAX: usize = 2;
-/// A relay that can be reached at all answers a SYN within this, even on the far side of the world.
+/// Timeout of a TCP connection. A reachable relay answers a SYN within this, even on the far side
+/// of the world.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// TLS takes two round trips and some arithmetic of a relay that may be busy.
+/// Timeout of the TLS handshake: two round trips, and some arithmetic of a relay that may be busy.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request on which no byte moved either way for this long is given up.
+/// Time without a byte in either direction after which a request is given up.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often progress is looked at.
+/// Interval between checks of progress.
 const STALL_CHECK: Duration = Duration::from_secs(1);
-/// Stores that passes of one relay lead to: more than one only while it moves.
+/// Most stores that presigned URLs of one relay lead to: more than one only while it moves.
 const STORES_MAX: usize = 2;
-/// What the kernel may hold unsent. Little, so that a path that becomes slow still shows that bytes move: megabytes that
-/// it took when the path was fast would hide it for longer than [`STALL_TIMEOUT`].
+/// Most bytes that the kernel may hold unsent. Few, so that a path that becomes slow still shows
+/// progress: megabytes buffered while the path was fast would hide it for longer than
+/// [`STALL_TIMEOUT`].
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
-/// What kernels hold of a body between our last write and the relay's last read, per connection:
-/// the largest default send and receive buffers of Linux.
+/// Bytes per connection that kernels may hold between our last write and the relay's last read: the
+/// largest default send and receive buffers of Linux.
 const KERNEL_BUFFER_BYTES: u64 = 10 << 20;
 
-/// How connections stand to others on their path.
+/// Behaviour of connections towards others on their path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manners {
-    /// They share it.
+    /// Share the path.
     Ordinary,
-    /// They take only what others leave.
+    /// Use only the rate that others leave.
     Humble,
 }
 
-/// One open connection. Dropping it closes it.
+/// Open connection. Dropping it closes it.
 pub(super) struct Connection {
     pub(super) sender: SendRequest<Body>,
     pulse: Arc<Pulse>,
-    /// Owns the future that drives the connection.
+    /// Owner of the future that drives the connection.
     _driver: JoinSet<()>,
     idle_since: Instant,
-    /// Which way it goes.
+    /// Route that it takes.
     way: usize,
 }
 
-/// A connection over which nothing was asked yet.
+/// Connection that has carried no request yet.
 pub(super) struct Opened {
     pub(super) stream: Stream,
     pub(super) pulse: Arc<Pulse>,
-    /// How long the TCP handshake took.
+    /// Duration of the TCP handshake.
     pub(super) round_trip: Duration,
     way: usize,
 }
 
-/// The right to use one connection.
+/// Right to use one connection.
 pub(super) struct Lease {
     pub(super) connection: Connection,
-    /// Whether an earlier request used it: then the relay may have closed it meanwhile.
+    /// True if an earlier request used it: the relay may have closed it since.
     pub(super) reused: bool,
     pass: Pass,
 }
 
-/// All connections to one relay, or to the store that it keeps everything in.
+/// All connections to one relay, or to the store in which it keeps everything.
 pub(super) struct Pool {
     pub(super) place: Place,
     turnstile: Arc<Turnstile>,
     urgent_turnstile: Arc<Turnstile>,
     idle: Mutex<Vec<Connection>>,
     manners: Manners,
-    /// What they are streams of at the gateways on their way: those of different reservations never share one.
+    /// Reservation whose streams they are at gateways: streams of different reservations never
+    /// share a connection.
     reservation: Option<Reserved>,
     pub(super) ways: Arc<Ways>,
     pub(super) traffic: Arc<Traffic>,
-    /// Bytes a second the relay said it takes; 0 when it did not say.
+    /// Rate limit that the relay reported, in bytes per second; 0 if it reported none.
     pub(super) rate_limit: Arc<AtomicU64>,
-    /// Whether it hands out passes to a store rather than take bytes itself; and set once that is known.
+    /// True if the relay hands out presigned URLs instead of accepting bytes itself; set once that
+    /// is known.
     pub(super) lets_through: Arc<AtomicBool>,
     pub(super) is_known: Arc<AtomicBool>,
-    /// When it was asked last by somebody who had something to send.
+    /// Time at which a sender last asked for that.
     pub(super) asked_at: Arc<tokio::sync::Mutex<Option<Instant>>>,
-    /// Whether the store checks what it is sent by its MD5 alone.
+    /// True if the store checks uploads by MD5 only.
     pub(super) needs_md5: Arc<AtomicBool>,
-    /// Connections to where its passes lead.
+    /// Connections to the stores behind its presigned URLs.
     stores: Mutex<Vec<Arc<Pool>>>,
 }
 
@@ -124,7 +128,7 @@ impl Pool {
         Ok(Self::of(Place::of_relay(address)?, ways))
     }
 
-    /// Connections of which nothing is known yet.
+    /// Creates a pool about whose relay nothing is known yet.
     pub(super) fn of(place: Place, ways: Vec<Way>) -> Self {
         Self {
             place,
@@ -144,8 +148,8 @@ impl Pool {
         }
     }
 
-    /// Connections to the same relay beside these, with other manners or as streams of a reservation; what they carry is
-    /// counted together.
+    /// Creates a separate pool to the same relay, with other manners or for a reservation; both
+    /// count their bytes together.
     pub(super) fn beside(&self, manners: Manners, reservation: Option<Reserved>) -> Self {
         Self {
             manners,
@@ -161,10 +165,11 @@ impl Pool {
         }
     }
 
-    /// Connections to where passes of this relay lead, with the same manners; what they carry counts as the relay's.
+    /// Returns the pool for the store at `base`, with the same manners; its bytes count as the
+    /// relay's.
     ///
     /// # Errors
-    /// Those of [`Place::of_store`].
+    /// Errors of [`Place::of_store`].
     pub(super) fn store(&self, base: &str) -> Result<Arc<Self>> {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = stores.iter().find(|known| known.place.url == base) {
@@ -172,7 +177,7 @@ impl Pool {
         }
         let place = Place::of_store(base, &self.place.host)?;
         if stores.len() >= STORES_MAX {
-            // What is under way over its connections goes on.
+            // Requests in progress on its connections continue.
             stores.remove(0);
         }
         let store = Arc::new(Self {
@@ -184,8 +189,8 @@ impl Pool {
         Ok(store)
     }
 
-    /// Waits for the right to a connection, one of a few set apart for what is urgent; then takes an idle one (if
-    /// `reuse`) or opens one.
+    /// Waits for the right to a connection, one of a few reserved ones if the call is urgent. Then
+    /// takes an idle connection (if `reuse`) or opens one.
     pub(super) async fn lease(&self, reuse: bool, call: &Call) -> Result<Lease> {
         let turnstile = if call.is_urgent {
             &self.urgent_turnstile
@@ -201,7 +206,8 @@ impl Pool {
                 .cause("it was called back"));
         }
         while let Some(connection) = reuse.then(|| self.take_idle()).flatten() {
-            // One of a way that was left, or only stood in for another, has done its service.
+            // A connection by a route that is no longer preferred, or was only a fallback, is not
+            // kept.
             if !connection.sender.is_closed()
                 && connection.idle_since.elapsed() < self.place.idle_max
                 && self.ways.is_first(connection.way)
@@ -248,7 +254,7 @@ impl Pool {
                 .map_err(|cause| self.unreachable(io::Error::other(cause)))?;
             let mut driver = JoinSet::new();
             driver.spawn(async move {
-                // The request on this connection gets the same error; there is nobody else to tell.
+                // The request on this connection gets the same error; nobody else needs it.
                 let _ = connection.await;
             });
             Ok(Connection {
@@ -261,7 +267,8 @@ impl Pool {
         })
     }
 
-    /// Opens a connection of its own, beside those that requests share, by the first way that opens.
+    /// Opens a separate connection, beside those that requests share, by the first route that
+    /// opens.
     pub(super) fn connect(&self) -> Boxed<'_, Result<Opened>> {
         Box::pin(async move {
             let mut last = None;
@@ -287,7 +294,7 @@ impl Pool {
         })
     }
 
-    /// A request over this connection broke.
+    /// Records that a request over this connection broke.
     pub(super) fn broke(&self, connection: &Connection) {
         self.ways.failed(connection.way);
     }
@@ -322,9 +329,9 @@ impl Pool {
         stream
             .set_nodelay(true)
             .map_err(|cause| self.unreachable(cause))?;
-        // An improvement, no need.
+        // An optional improvement.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-        // What a gateway has taken has not arrived yet.
+        // Bytes that a gateway acknowledged have not arrived yet.
         let pulse = match hops.is_empty() {
             true => Pulse::among(&self.traffic.arrived, &stream),
             false => Pulse::of(&stream),
@@ -396,7 +403,8 @@ impl Pool {
         }
     }
 
-    /// A relay that limits its rate may take this long to read what kernels already hold.
+    /// Returns how long a relay that limits its rate may need to read the bytes that kernels
+    /// already hold.
     pub(super) fn drain_time(&self) -> Duration {
         match self.rate_limit.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -405,9 +413,9 @@ impl Pool {
     }
 }
 
-/// How much the error of one way tells of a place that no way reaches. What the place said itself tells most; that a way
-/// leads nowhere, least: to what only a gateway reaches there is no straight way at all, whatever keeps the gateway's from
-/// answering in time.
+/// Ranks the errors of several routes by what they say about a place that none of them reaches. An
+/// answer of the place itself ranks highest. A route that leads nowhere ranks lowest: a place
+/// behind a gateway has no direct route, whatever delays the gateway's answer.
 fn weight(error: &Error) -> u8 {
     #[expect(
         clippy::wildcard_enum_match_arm,

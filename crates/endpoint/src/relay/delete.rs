@@ -1,4 +1,4 @@
-//! Deletes what a relay holds.
+//! Deletion of what a relay holds.
 
 use http::Method;
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
@@ -15,7 +15,8 @@ impl RelayClient {
     /// Deletes a fragment of the dataset unless it has this digest.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`Unsupported`](crate::ErrorKind::Unsupported) of a relay that can't.
+    /// Errors of [`Self::status`]; [`Unsupported`](crate::ErrorKind::Unsupported) from a relay
+    /// without this feature.
     pub async fn delete_unless(
         &self,
         dataset: &DatasetId,
@@ -31,7 +32,7 @@ impl RelayClient {
     /// Deletes everything the relay holds of the dataset. Deleting it again changes nothing.
     ///
     /// # Errors
-    /// As [`Self::status`].
+    /// Errors of [`Self::status`].
     pub async fn delete_dataset(&self, dataset: &DatasetId) -> Result<()> {
         self.delete(Target::Dataset(*dataset), "").await
     }

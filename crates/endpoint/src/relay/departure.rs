@@ -1,8 +1,9 @@
-//! Whether something that waits for a connection has left: it leaves or is called back, and never both.
+//! Cancellation before sending: a transfer that waits for a connection either starts or is
+//! cancelled, never both.
 
 use tokio::sync::watch;
 
-/// How far it is.
+/// Progress of a departure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waits,
@@ -10,7 +11,7 @@ enum Stage {
     CalledBack,
 }
 
-/// A departure that can be called back for as long as it waits.
+/// Departure that can be cancelled for as long as it waits.
 #[derive(Debug)]
 pub struct Departure {
     stage: watch::Sender<Stage>,
@@ -26,7 +27,7 @@ impl Default for Departure {
 
 impl Departure {
     fn turn_to(&self, next: Stage) -> bool {
-        // Decided under the channel's lock.
+        // The channel's lock makes the decision atomic.
         let is_first = self.stage.send_if_modified(|stage| {
             let waits = *stage == Stage::Waits;
             if waits {
@@ -37,20 +38,20 @@ impl Departure {
         is_first || *self.stage.borrow() == next
     }
 
-    /// It leaves now, or has left. Returns whether it may: not once it was called back.
+    /// Marks the departure as started. Returns false if it was cancelled before.
     pub fn leave(&self) -> bool {
         self.turn_to(Stage::Left)
     }
 
-    /// It is not to leave. Returns whether it stays: not once it has left.
+    /// Cancels the departure. Returns false if it had already started.
     pub fn call_back(&self) -> bool {
         self.turn_to(Stage::CalledBack)
     }
 
-    /// Waits until it is called back: for ever, where it leaves.
+    /// Waits until the departure is cancelled: for ever if it starts.
     pub async fn called_back(&self) {
         let mut stage = self.stage.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = stage.wait_for(|stage| *stage == Stage::CalledBack).await;
     }
 }

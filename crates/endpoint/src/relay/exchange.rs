@@ -1,4 +1,4 @@
-//! One request over the connections of a pool, and its answer.
+//! Exchange of one request and its answer over the connections of a pool.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +18,12 @@ use super::{
 };
 use crate::{Boxed, Error, ErrorKind, Locus, Result};
 
-/// An answer whose length was said comes at least so fast, or is given up: a fragment that drips would be waited for as one that comes.
+/// Least rate of an answer of known length; a slower one is given up. A fragment that trickles in
+/// would otherwise be awaited like a normal one.
 const LEAST_BYTES: u64 = 512;
 const LEAST_WITHIN: Duration = Duration::from_secs(30);
 
-/// How an answer comes.
+/// Progress of an answer.
 #[derive(Debug)]
 struct Flow {
     since: Instant,
@@ -30,7 +31,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// Returns whether too little came for too long, where `bytes` have come by now.
+    /// Returns whether too little arrived for too long, with `bytes` received by `now`.
     fn drips(&mut self, now: Instant, bytes: u64, within: Duration) -> bool {
         if now.duration_since(self.since) < within {
             return false;
@@ -41,21 +42,21 @@ impl Flow {
     }
 }
 
-/// What a request is about, for errors, and how it stands to others.
+/// Subject of a request, for errors, and its precedence over others.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) operation: &'static str,
     pub(super) path: String,
-    /// It has connections of its own, beside what carries fragments.
+    /// True if it uses the connections set apart from those of fragments.
     pub(super) is_urgent: bool,
     pub(super) haste: Haste,
-    /// What is not to be sent once it was called back.
+    /// Departure whose cancellation keeps the request from being sent.
     pub(super) departure: Option<Arc<Departure>>,
 }
 
 impl Pool {
-    /// Sends a request and waits for the head of its answer. A kept connection that was closed meanwhile is replaced
-    /// once: every request here may be sent twice.
+    /// Sends a request and waits for the head of its answer. A kept connection that was closed
+    /// meanwhile is replaced once: every request here may be sent twice.
     pub(super) fn exchange<'a>(
         &'a self,
         call: &'a Call,
@@ -84,8 +85,8 @@ impl Pool {
         })
     }
 
-    /// Reads the rest of an answer, of `bytes_max` at most, checks that it has the digest that is expected, and keeps the
-    /// connection.
+    /// Reads the rest of an answer, at most `bytes_max`, checks its digest against the expected
+    /// one, and keeps the connection.
     pub(super) fn collect<'a>(
         &'a self,
         call: &'a Call,

@@ -1,5 +1,5 @@
-//! One relay sends on to another what it holds: asked by whoever has the secrets of both, and carried
-//! by the relays alone.
+//! Forwarding between relays: the holder of both secrets asks for it, and only the relays carry the
+//! bytes.
 
 use std::{fs::File, sync::Arc};
 
@@ -16,16 +16,16 @@ use super::{
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
 impl RelayClient {
-    /// Lets the relay send a fragment that it holds on to another one, which checks and keeps it as any
-    /// other. The other's token is good for this dataset alone and for ten minutes.
+    /// Makes the relay send a fragment that it holds to another relay, which checks and keeps it
+    /// like any other. The other relay's token is valid for this dataset only and for ten minutes.
     ///
-    /// Dropped, it is given up there too: the relay stops when nobody waits for it.
+    /// Dropping the future cancels it at the relay too, which stops if nobody waits.
     ///
     /// # Errors
-    /// As [`Self::status`]. At [`Locus::Source`] what concerns the relay that sends:
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when it holds no such fragment,
-    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) when it sends on as much as it will. At
-    /// [`Locus::Destination`] what the other one said: as [`Self::put_fragment`].
+    /// Errors of [`Self::status`]. Errors of the sending relay at [`Locus::Source`]:
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if it holds no such fragment,
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) if it forwards as many as it accepts. Errors of
+    /// the other relay at [`Locus::Destination`], like those of [`Self::put_fragment`].
     pub async fn forward_fragment(
         &self,
         dataset: &DatasetId,
@@ -38,12 +38,13 @@ impl RelayClient {
             .await
     }
 
-    /// The same of a fragment that the relay is receiving at this moment, or is about to within seconds: its bytes go on as
-    /// they come, the last one when the relay holds it. `digest` says which, should several come.
+    /// Makes the relay forward a fragment that it is receiving, or will be within seconds. Bytes
+    /// are sent on as they arrive, the last one once the relay holds the fragment. `digest` selects
+    /// one if several arrive.
     ///
     /// # Errors
-    /// As [`Self::forward_fragment`]; at [`Locus::Source`]
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) also when it does not arrive whole.
+    /// Errors of [`Self::forward_fragment`]; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) at
+    /// [`Locus::Source`] also if the fragment does not arrive completely.
     pub async fn follow_fragment(
         &self,
         dataset: &DatasetId,
@@ -93,10 +94,10 @@ impl RelayClient {
         )
     }
 
-    /// Stores what lies in a file, read as it is sent; otherwise as [`Self::put_fragment`].
+    /// Stores the bytes of a file, read while they are sent; otherwise like [`Self::put_fragment`].
     ///
     /// # Errors
-    /// As [`Self::put_fragment`].
+    /// Errors of [`Self::put_fragment`].
     pub async fn put_file(
         &self,
         dataset: &DatasetId,
@@ -109,12 +110,12 @@ impl RelayClient {
         self.put_load(dataset, object, load).await
     }
 
-    /// Stores what lies in a file that still grows: bytes are sent as they come, the last one when it is
-    /// whole. A file that never is breaks the request, and nothing is stored.
+    /// Stores the bytes of a file that still grows: they are sent as they appear, the last one when
+    /// the file is complete. A file that never completes breaks the request, and nothing is stored.
     ///
     /// # Errors
-    /// As [`Self::put_fragment`]; [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) of an empty file that
-    /// is never whole.
+    /// Errors of [`Self::put_fragment`]; [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) for
+    /// an empty file that never completes.
     pub async fn put_growing(
         &self,
         dataset: &DatasetId,
@@ -135,7 +136,7 @@ impl RelayClient {
         self.put_load(dataset, object, load).await
     }
 
-    /// The same relay, shown another credential.
+    /// Returns a client of this relay that uses another credential.
     #[must_use]
     pub fn with_credential(&self, credential: Credential) -> Self {
         Self {
@@ -146,7 +147,7 @@ impl RelayClient {
 }
 
 impl Credential {
-    /// A token that somebody else may use for a while, for one dataset.
+    /// Mints a token for one dataset that another relay may use for a while.
     pub(super) fn lent(&self, scope: Scope, dataset: &DatasetId, now_s: u64) -> String {
         match self {
             Self::Secret(secret) => {

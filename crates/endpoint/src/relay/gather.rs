@@ -1,5 +1,5 @@
-//! One relay takes a chunk, or one fragment of it, from others: asked by whoever has the secrets of all, and carried by the relays
-//! alone.
+//! Gathering between relays: one takes a chunk, or one fragment of it, from others. The holder of
+//! all secrets asks for it, and only the relays carry the bytes.
 
 use posthaste_types::{ChunkIndex, Code, Digest, FragmentIndex, Timestamp};
 
@@ -9,33 +9,34 @@ use super::{
 };
 use crate::{Result, clock};
 
-/// The code of what is taken as it is.
+/// Code for a fragment taken as it is.
 const AS_IT_IS: &str = "1+0";
 
-/// A chunk as it is to be rebuilt.
+/// Chunk to rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Which.
+    /// Index of the chunk.
     pub chunk: ChunkIndex,
     /// Its size in bytes.
     pub size: u64,
     /// Its digest.
     pub digest: Digest,
-    /// How it is coded.
+    /// Erasure code of the chunk.
     pub code: Code,
-    /// The fragment that alone is kept, with its digest; none where the whole chunk is.
+    /// Only fragment to keep, with its digest; none to keep the whole chunk.
     pub keep: Option<(FragmentIndex, Digest)>,
 }
 
 impl RelayClient {
-    /// Lets the relay take fragments of a chunk from others, rebuild it, or the one fragment that is kept, check its digest
-    /// and store it until `expires` at least. The first of `from` are asked, as many as the code needs; those after them
-    /// where one fails or lags. Their tokens read this dataset alone, for ten minutes.
+    /// Makes the relay gather fragments of a chunk from others and rebuild the chunk, or the one
+    /// fragment to keep. The relay checks the digest and stores it until `expires` at least. It
+    /// asks the first of `from`, as many as the code needs, and later ones if one fails or lags.
+    /// Their tokens read this dataset only, for ten minutes.
     ///
-    /// Dropped, it is given up there too: the relay stops when nobody waits for it.
+    /// Dropping the future cancels it at the relay too, which stops if nobody waits.
     ///
     /// # Errors
-    /// As [`Self::status`]: it was not begun. What went wrong later the end says.
+    /// Errors of [`Self::status`]: it did not start. The end reports later errors.
     pub async fn gather(
         &self,
         dataset: &DatasetId,
@@ -60,11 +61,11 @@ impl RelayClient {
         self.order("gather at", target, &body).await
     }
 
-    /// Lets the relay take a fragment as it is from another one, check its digest and store it until `expires` at least;
-    /// otherwise as [`Self::gather`].
+    /// Makes the relay copy a fragment as it is from another one, check its digest and store it
+    /// until `expires` at least; otherwise like [`Self::gather`].
     ///
     /// # Errors
-    /// As [`Self::gather`].
+    /// Errors of [`Self::gather`].
     pub async fn take(
         &self,
         dataset: &DatasetId,

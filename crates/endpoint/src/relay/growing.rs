@@ -1,4 +1,4 @@
-//! A file that is sent on while it still grows.
+//! Files that are sent on while they still grow.
 
 use std::{fs::File, io, sync::Arc, time::Duration};
 
@@ -13,34 +13,35 @@ use super::{
     pulse::Pulse,
 };
 
-/// How often a request that waits for what it sends shows that it is alive.
+/// Interval at which a request that waits for its bytes shows that it is alive.
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 
-/// How much of a file is there.
+/// Progress of a growing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grown {
-    /// So many bytes, from its beginning.
+    /// Bytes present, from the beginning.
     Bytes(u64),
-    /// All of it, checked and kept.
+    /// Complete, checked and kept.
     Whole,
-    /// It will never be whole.
+    /// Failed: it will never be complete.
     Failed,
 }
 
-/// A file that grows to a size that is known.
+/// File that grows to a known size.
 #[derive(Debug, Clone)]
 pub struct Growing {
     /// The file.
     pub file: Arc<File>,
-    /// What it has when it is whole, in bytes.
+    /// Size of the complete file, in bytes.
     pub size: u64,
-    /// How much of it is there. Without a sender it has failed, unless it is whole.
+    /// Progress of the file. A file without a sender has failed, unless it is complete.
     pub grown: watch::Receiver<Grown>,
 }
 
 impl Growing {
-    /// Waits until bytes after the first `at` may be sent, and says how many bytes there are from the
-    /// beginning. The last byte waits until the file is whole: nobody has all of what does not count.
+    /// Waits until bytes after the first `at` may be sent, and returns the number of bytes present.
+    /// The last byte waits until the file is complete, so that no receiver has all bytes of an
+    /// invalid file.
     async fn beyond(&mut self, at: u64) -> io::Result<u64> {
         let size = self.size;
         let ready = |grown: Grown| match grown {
@@ -57,15 +58,15 @@ impl Growing {
         }
     }
 
-    /// Waits until the file is whole.
+    /// Waits until the file is complete.
     ///
     /// # Errors
-    /// When it never will be.
+    /// Fails if the file never will be.
     pub(super) async fn whole(&mut self) -> io::Result<()> {
         self.beyond(self.size).await.map(drop)
     }
 
-    /// Whether it is known by now that the file will never be whole.
+    /// Returns whether the file is known to have failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         match *self.grown.borrow() {
@@ -75,8 +76,8 @@ impl Growing {
         }
     }
 
-    /// The file from its beginning, as it grows. A request that waits for it is not one that stands
-    /// still: `pulse` shows so.
+    /// Returns the file from its beginning, as it grows. `pulse` shows that a request waiting for
+    /// it is not stalled.
     pub(super) fn body(&self, pulse: Option<Arc<Pulse>>) -> Body {
         let start = (self.clone(), 0, pulse);
         let pieces = stream::try_unfold(start, |(mut growing, at, pulse)| async move {

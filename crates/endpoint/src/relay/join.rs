@@ -1,7 +1,7 @@
-//! A relay makes itself known to a service by an invitation, and says from time to time how it is.
+//! Registration of a relay with a service by an invitation, and its heartbeats.
 //!
-//! Both go to where the service hands out sources, over TLS with its pinned key. `docs/reference/relay-protocol.md`
-//! has the forms.
+//! Both go to the address where the service serves sources, over TLS with its pinned key.
+//! `docs/reference/relay-protocol.md` specifies the messages.
 
 use std::fmt;
 
@@ -16,57 +16,57 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result};
 
-/// The form of what is said here. A service takes no other.
+/// Version of these messages. A service accepts no other.
 pub const PROTOCOL: u32 = 1;
 
-/// Longest body of either kind, in bytes.
+/// Largest body of either message, in bytes.
 pub const BODY_BYTES_MAX: usize = 8 << 10;
 
-/// What a relay says to be taken into the books. It holds the relay's secret, so it is never shown.
+/// Message with which a relay registers. It holds the relay's secret, so it is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterBody {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// The release it runs.
+    /// Release that the relay runs.
     pub version: String,
-    /// What the depot is to be called: as the invitation says.
+    /// Name of the depot, from the invitation.
     pub name: String,
-    /// Where the service reaches it.
+    /// URL at which the service reaches the relay.
     pub url: String,
-    /// The key it shows.
+    /// Fingerprint of the relay's key.
     pub fingerprint: String,
-    /// What tokens for it are minted from, 64 hexadecimal digits.
+    /// Secret from which its tokens are minted, 64 hexadecimal digits.
     pub secret: String,
 }
 
-/// How a relay is.
+/// State of a relay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatBody {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// What the depot is called.
+    /// Name of the depot.
     pub name: String,
-    /// Where the service reaches it now.
+    /// URL at which the service reaches the relay now.
     pub url: String,
-    /// It ends: nobody is to ask it anything more.
+    /// True if the relay shuts down: it accepts no more requests.
     #[serde(default)]
     pub leaves: bool,
-    /// What it would answer whoever asks.
+    /// Status that the relay would answer to a request.
     pub status: StatusBody,
 }
 
-/// What whoever lends disk needs to make a relay known to a service.
+/// Invitation to register a relay with a service.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invite {
-    /// Where the service hands out sources.
+    /// Address where the service serves sources.
     pub service: RelayAddress,
-    /// What the depot is to be called.
+    /// Name of the depot.
     pub name: String,
-    /// What the service is shown, good for one relay.
+    /// Token for the service, valid for one relay.
     pub token: String,
 }
 
-/// The same as it is written.
+/// Written form of an invitation.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -86,7 +86,7 @@ impl fmt::Debug for Invite {
 }
 
 impl Invite {
-    /// The text of an invitation: TOML that begins with what to do with it.
+    /// Returns the text of the invitation: TOML that begins with instructions for its use.
     #[must_use]
     pub fn to_text(&self) -> String {
         let written = Written {
@@ -103,10 +103,10 @@ impl Invite {
         )
     }
 
-    /// Reads one. What it says is never shown: there is a token in it.
+    /// Parses an invitation. Errors never show its text, which contains a token.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when it is none.
+    /// [`ErrorKind::Invalid`] if the text is not an invitation.
     pub fn read(text: &str, shown: &str) -> Result<Self> {
         let wrong = |cause: String| {
             Error::new(
@@ -144,23 +144,24 @@ impl Invite {
 }
 
 impl RelayClient {
-    /// Makes a relay known to the service that this is the client of; the credential is the token of an
-    /// [`Invite`]. The service connects to the relay before it answers. Asked again by the same relay nothing changes.
+    /// Registers a relay with this service; the credential is the token of an [`Invite`]. The
+    /// service connects to the relay before it answers. Registering the same relay again changes
+    /// nothing.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::PermissionDenied`] when the invitation is of no use any more or another relay
-    /// used it, [`ErrorKind::Unsupported`] when either is too old for the other, and what the service found when it
-    /// tried to reach the relay.
+    /// Errors of [`Self::status`]; [`ErrorKind::PermissionDenied`] if the invitation is expired or
+    /// used by another relay; [`ErrorKind::Unsupported`] if either is too old for the other; the
+    /// service's error on connecting to the relay.
     pub async fn register(&self, body: &RegisterBody) -> Result<()> {
         self.tell("register with", Target::Register, serde_json::to_vec(body))
             .await
     }
 
-    /// Says how a relay is; the credential is the relay's own secret.
+    /// Reports the state of a relay; the credential is the relay's own secret.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::NotFound`] and [`ErrorKind::Unauthenticated`] when the service does not
-    /// know it (any more).
+    /// Errors of [`Self::status`]; [`ErrorKind::NotFound`] and [`ErrorKind::Unauthenticated`] if
+    /// the service does not know the relay (any more).
     pub async fn heartbeat(&self, body: &HeartbeatBody) -> Result<()> {
         self.tell("report to", Target::Heartbeat, serde_json::to_vec(body))
             .await

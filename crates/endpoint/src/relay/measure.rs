@@ -1,4 +1,4 @@
-//! One relay measures the path to another: asked by whoever has the secrets of both.
+//! Measurement of the path between two relays, requested by the holder of both secrets.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -10,42 +10,43 @@ use super::{
 };
 use crate::{Error, Locus, Result, clock};
 
-/// What a relay found of the path to another.
+/// Result of a relay's measurement of the path to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
-    /// How long a TCP handshake takes between them.
+    /// Duration of a TCP handshake between them.
     pub round_trip: Duration,
     /// Bytes sent in all.
     pub sent: Amount,
-    /// Bytes that arrived while it was averaged.
+    /// Bytes that arrived during the averaging window.
     pub bytes: Amount,
-    /// How long that was; zero where nothing was found.
+    /// Length of the averaging window; zero without a result.
     pub window: Duration,
-    /// Whether it ended before it was averaged for long enough: then the path carries at least this.
+    /// True if the probe ended before the window was long enough: the result is a lower bound.
     pub is_bound: bool,
 }
 
 impl RelayClient {
-    /// The shortest round trip straight to the relay that was seen; none before a connection, and where all lead through
-    /// gateways.
+    /// Returns the shortest round trip observed on a direct route to the relay. None before a
+    /// connection, and if all routes lead through gateways.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         let micros = self.pool.traffic.round_trip_micros.load(Ordering::Relaxed);
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Lets the relay measure what the path from it to another one carries, with at most `budget` bytes of no meaning
-    /// that the other throws away. The other's token is good for ten minutes and for a dataset that nobody has.
+    /// Makes the relay measure the path to another one with at most `budget` bytes of noise that
+    /// the other discards. The other relay's token is valid for ten minutes and for a dataset that
+    /// nobody has.
     ///
-    /// Dropped, it is given up there too.
+    /// Dropping the future cancels it at the relay too.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) of a relay that can't,
-    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) of one that measures already. At [`Locus::Destination`] what the
-    /// other one said, or that it was not reached.
+    /// Errors of [`Self::status`]; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) from a relay
+    /// without this feature, [`ErrorKind::Busy`](crate::ErrorKind::Busy) from one that is already
+    /// measuring. Errors of the other relay, or of reaching it, at [`Locus::Destination`].
     pub async fn measure(&self, to: &Self, budget: Amount) -> Result<Measured> {
         let mut nobody = [0; 16];
-        // Whoever guessed it could store something there for ten minutes, and nobody would look for it.
+        // A guessable name would let others store something there for ten minutes, unnoticed.
         getrandom::fill(&mut nobody).map_err(|cause| {
             Error::new(
                 crate::ErrorKind::Other,

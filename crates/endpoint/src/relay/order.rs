@@ -10,10 +10,11 @@ use super::{
 use crate::Result;
 
 impl RelayClient {
-    /// Lets the relay do something with other relays, and waits for how that ended. Dropped, it is given up there too.
+    /// Makes the relay carry out an order with other relays, and waits for its end. Dropping the
+    /// future cancels it at the relay too.
     ///
     /// # Errors
-    /// As [`Self::status`]: it was not begun. What went wrong later the end says.
+    /// Errors of [`Self::status`]: it did not start. The end reports later errors.
     pub(super) async fn order<End: DeserializeOwned>(
         &self,
         operation: &'static str,

@@ -1,5 +1,5 @@
-//! What a relay keeps in an object store goes there and comes from there by itself: the relay hands out passes, each
-//! for one object, and says what counts.
+//! Direct transfers to and from a relay's object store: the relay hands out presigned URLs, each
+//! for one object, and confirms what is stored.
 
 use std::{
     collections::BTreeMap,
@@ -26,25 +26,25 @@ use super::{
 };
 use crate::{BodySum, Error, ErrorKind, Locus, Pass, Result, Summer, gateway::Way};
 
-/// How a request to a store is called.
+/// Name of the operation for requests to a store.
 const OPERATION: &str = "ask the store";
-/// What stores say of bytes that are not those they were to be.
+/// Codes with which stores report that the bytes differ from the announced ones.
 const CORRUPT: [&str; 4] = [
     "BadDigest",
     "XAmzContentChecksumMismatch",
     "Md5Mismatch",
     "Crc64Mismatch",
 ];
-/// The same of space that is used up.
+/// Codes with which stores report that space is used up.
 const FULL: [&str; 3] = ["QuotaExceeded", "StorageFull", "InsufficientCapacity"];
-/// Longest refusal of a store.
+/// Largest error body of a store that is read.
 const REFUSAL_BYTES_MAX: u64 = 64 << 10;
-/// Headers that a pass may want; no relay makes us say anything else to others.
+/// Headers that a presigned URL may require; no relay makes us send others.
 const HEADER_PREFIXES: [&str; 4] = ["x-amz-", "x-ms-", "x-goog-", "content-md5"];
 
 impl RelayClient {
-    /// Stores an object where the relay lets it through to: asks for a pass, sends the bytes to the store, and tells
-    /// the relay, which looks whether they are there.
+    /// Stores an object by presigned URL: requests one, sends the bytes to the store, and reports
+    /// to the relay, which checks that they are there.
     pub(super) async fn put_through(
         &self,
         dataset: &DatasetId,
@@ -90,10 +90,10 @@ impl RelayClient {
         }
     }
 
-    /// Asks to be let through to the store with an object, or that what was sent there counts.
+    /// Requests a presigned URL for an object, or reports that the object was sent.
     ///
     /// # Errors
-    /// As [`Self::put_fragment`].
+    /// Errors of [`Self::put_fragment`].
     pub async fn ask_pass(
         &self,
         dataset: &DatasetId,
@@ -101,7 +101,7 @@ impl RelayClient {
         body: &PassBody,
     ) -> Result<PassAnswer> {
         let target = Target::Pass(*dataset, object);
-        // What is asked is not yet what is sent.
+        // The request for a URL is not the upload itself.
         let asker = Self {
             departure: None,
             ..self.clone()
@@ -109,7 +109,7 @@ impl RelayClient {
         asker.order("store on", target, body).await
     }
 
-    /// Reads an object from where a pass leads to.
+    /// Reads an object by a presigned URL.
     pub(super) async fn get_through(&self, url: String, expected: Digest) -> Result<Bytes> {
         let pass = Pass {
             url,
@@ -126,7 +126,7 @@ impl RelayClient {
         Ok(through)
     }
 
-    /// What a relay handed out, if it makes sense.
+    /// Returns the presigned URL that a relay handed out, if it is valid.
     pub(super) fn pass_of(&self, url: String, headers: BTreeMap<String, String>) -> Result<Pass> {
         let read = |(name, value): (String, String)| {
             let is_known = HEADER_PREFIXES.iter().any(|known| name.starts_with(known));
@@ -144,7 +144,7 @@ impl RelayClient {
             .cause("it hands out no pass that makes sense")
     }
 
-    /// What still arrives is waited for: a store is sent what is known to be whole.
+    /// Waits for a file that still arrives: only a complete one is sent to a store.
     async fn arrived_whole(&self, cargo: Cargo) -> Result<Cargo> {
         let Cargo::Growing(mut growing) = cargo else {
             return Ok(cargo);
@@ -158,7 +158,8 @@ impl RelayClient {
         Ok(Cargo::File(growing.file, growing.size))
     }
 
-    /// What the store will check the object by, once it was seen here to have its digest: no store knows that one.
+    /// Checks the object's BLAKE3 digest here, which no store knows, and returns the checksum that
+    /// the store will check.
     async fn checked(
         &self,
         cargo: &Cargo,
@@ -181,7 +182,7 @@ impl RelayClient {
     }
 }
 
-/// One object on its way to a store or from it.
+/// Object in transit to or from a store.
 pub(super) struct Through<'a> {
     pub(super) store: Arc<Pool>,
     call: Call,
@@ -198,7 +199,7 @@ fn uri_of(pass: &Pass) -> Result<Uri> {
     })
 }
 
-/// `https://host:port`.
+/// Returns `https://host:port`.
 fn base_of(uri: &Uri) -> String {
     let (scheme, authority) = (uri.scheme_str(), uri.authority());
     format!(
@@ -208,25 +209,25 @@ fn base_of(uri: &Uri) -> String {
     )
 }
 
-/// Sends an object with a pass: once this returns, the store has checked it. For whoever hands passes out, to know
-/// whether they are good.
+/// Sends an object by a presigned URL; once this returns, the store has checked it. Issuers of such
+/// URLs use it to test them.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] where the store found other bytes than the pass is for; those of connecting to it; what it
-/// refuses.
+/// [`ErrorKind::Corrupt`] if the store found other bytes than the URL is for; errors of connecting,
+/// and refusals of the store.
 pub async fn send_by_pass(pass: &Pass, bytes: Bytes) -> Result<()> {
     alone(pass, Method::PUT)?.send(&Cargo::Bytes(bytes)).await
 }
 
-/// Reads an object with a pass; otherwise as [`send_by_pass`].
+/// Reads an object by a presigned URL; otherwise like [`send_by_pass`].
 ///
 /// # Errors
-/// As [`send_by_pass`].
+/// Errors of [`send_by_pass`].
 pub async fn read_by_pass(pass: &Pass) -> Result<Bytes> {
     alone(pass, Method::GET)?.read(None).await
 }
 
-/// Where a pass of our own leads.
+/// Returns the transfer for a presigned URL of our own.
 fn alone(pass: &Pass, method: Method) -> Result<Through<'_>> {
     let uri = uri_of(pass)?;
     let place = Place::of_store(&base_of(&uri), uri.host().unwrap_or_default())?;
@@ -252,7 +253,7 @@ impl<'a> Through<'a> {
         }
     }
 
-    /// Sends the object: once this returns, the store has checked it.
+    /// Sends the object; once this returns, the store has checked it.
     async fn send(&self, cargo: &Cargo) -> Result<()> {
         let (lease, response) = self.ask(cargo).await?;
         self.store
@@ -281,7 +282,7 @@ impl<'a> Through<'a> {
         self.request_with(cargo.len(), cargo.body(Some(pulse)))
     }
 
-    /// The request with a body of so many bytes.
+    /// Builds the request with a body of `length` bytes.
     pub(super) fn request_with<B>(&self, length: u64, body: B) -> Result<Request<B>> {
         let invalid = || {
             let url = self.pass.shown().to_owned();
@@ -301,7 +302,8 @@ impl<'a> Through<'a> {
         Ok(request)
     }
 
-    /// What a store refuses. Its words may hold what is signed, so only its code is shown.
+    /// Returns the error for a store's refusal. Only its code is shown, since its text may contain
+    /// signed data.
     async fn refusal(&self, lease: Lease, response: http::Response<Incoming>) -> Error {
         let status = response.status();
         let body = self
@@ -331,7 +333,7 @@ impl<'a> Through<'a> {
     }
 }
 
-/// The code of a refusal in XML, where it has one that is a word.
+/// Returns the code of an XML error, if it has one that is a word.
 fn code_in(body: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, rest) = text.split_once("<Code>")?;
@@ -340,7 +342,7 @@ fn code_in(body: &[u8]) -> Option<&str> {
     is_word.then_some(code)
 }
 
-/// What tells one body from another.
+/// Checksums that identify a body.
 struct Sums {
     digest: Digest,
     crc64: BodySum,
@@ -348,7 +350,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Those of a body, read once. Blocking.
+    /// Computes the checksums of a body in one read. Blocking.
     fn of(cargo: &Cargo, needs_md5: bool) -> std::io::Result<Self> {
         use md5::{Digest as _, Md5};
         let (mut hasher, mut crc64) = (blake3::Hasher::new(), Summer::default());

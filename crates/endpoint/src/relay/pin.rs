@@ -13,10 +13,10 @@ use rustls::{
 use super::Fingerprint;
 use crate::{Error, ErrorKind, Locus};
 
-/// The fingerprint of the key in `certificate`.
+/// Returns the fingerprint of the key in `certificate`.
 ///
 /// # Errors
-/// rustls's, when the bytes are no X.509 certificate.
+/// The error of rustls if the bytes are not an X.509 certificate.
 pub fn fingerprint_of(certificate: &CertificateDer<'_>) -> Result<Fingerprint, rustls::Error> {
     let parsed = ParsedCertificate::try_from(certificate)?;
     // This suite is defined with SHA-256, so its hash is the SHA-256 the TLS stack already has.
@@ -34,7 +34,7 @@ pub fn fingerprint_of(certificate: &CertificateDer<'_>) -> Result<Fingerprint, r
         .map_err(|_| rustls::Error::General("no SHA-256".into()))
 }
 
-/// The relay showed another key than the one pinned.
+/// Error for a relay whose key is not the pinned one.
 #[derive(Debug)]
 struct OtherKey {
     shown: Fingerprint,
@@ -97,8 +97,8 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// Ciphers of TLS 1.3, the fastest on this machine first: AES with 128 bits where the processor
-/// knows AES, `ChaCha20` elsewhere.
+/// Returns the ciphers of TLS 1.3, the fastest on this machine first: AES with 128 bits if the
+/// processor has AES instructions, else `ChaCha20`.
 #[must_use]
 pub fn crypto_provider() -> CryptoProvider {
     use ring::cipher_suite::{
@@ -127,7 +127,8 @@ pub fn crypto_provider() -> CryptoProvider {
     provider
 }
 
-/// What a failed handshake means. Another key than the pinned one is no accident of the network.
+/// Converts the error of a failed handshake. A key other than the pinned one is not a network
+/// failure.
 pub(crate) fn handshake_error(shown: &str, cause: io::Error) -> Error {
     let tls = cause
         .get_ref()
@@ -150,7 +151,7 @@ pub(crate) fn handshake_error(shown: &str, cause: io::Error) -> Error {
         .hint("what answers there speaks no TLS 1.3: is it a relay?")
 }
 
-/// A TLS 1.3 configuration that accepts only the key with `fingerprint`.
+/// Builds a TLS 1.3 configuration that accepts only the key with `fingerprint`.
 pub(crate) fn client_config(fingerprint: Fingerprint) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(crypto_provider());
     let verifier = Arc::new(Pinned {

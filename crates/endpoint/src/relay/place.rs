@@ -1,4 +1,4 @@
-//! Where connections lead: to a relay, or to the store that a pass of it is for.
+//! Targets of connections: a relay, or the store of one of its presigned URLs.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -9,23 +9,23 @@ use tokio_rustls::TlsConnector;
 use super::{RelayAddress, pin};
 use crate::{Error, ErrorKind, Locus, Result, web::tls};
 
-/// Relays close idle connections after 60 s.
+/// Longest idle time of a connection to a relay, which closes it after 60 s.
 const RELAY_IDLE_MAX: Duration = Duration::from_secs(20);
-/// Some stores close them after 5 s.
+/// Longest idle time of a connection to a store: some close it after 5 s.
 const STORE_IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// Where connections lead.
+/// Target of connections.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) host: String,
     pub(super) port: u16,
-    /// Who must answer there; none where TLS is not spoken.
+    /// TLS settings and expected name; none without TLS.
     pub(super) tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// For people.
+    /// URL for messages.
     pub(super) url: String,
     /// Connections idle for longer are not used again.
     pub(super) idle_max: Duration,
-    /// What to try where nobody answers.
+    /// Hint for the user if nothing answers.
     pub(super) hint: &'static str,
 }
 
@@ -47,11 +47,12 @@ impl Place {
         })
     }
 
-    /// The store at an address that the relay at `relay_host` gave out: `https://`, so that whoever the system trusts says
-    /// who it is; without TLS only where both are on this machine. So no relay leads anybody to what listens inside.
+    /// Returns the store at an address that the relay at `relay_host` gave out. It must be
+    /// `https://`, so that the system's certificate authorities vouch for it; without TLS only if
+    /// both are on this machine. So no relay directs a client to an internal service.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for any other address; those of reading the system's certificates.
+    /// [`ErrorKind::Invalid`] for any other address; errors of reading the system's certificates.
     pub(super) fn of_store(base: &str, relay_host: &str) -> Result<Self> {
         let invalid = |cause: &'static str| {
             Error::new(ErrorKind::Invalid, "use the store", base)
@@ -88,7 +89,7 @@ impl Place {
     }
 }
 
-/// Whether what a host's name stands for is this machine.
+/// Returns whether a host name stands for this machine.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);

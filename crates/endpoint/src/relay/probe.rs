@@ -1,4 +1,4 @@
-//! Measures what the path to a relay carries, with bytes that the relay throws away.
+//! Measures the capacity of the path to a relay with bytes that the relay discards.
 
 use std::{convert::Infallible, pin::Pin, time::Duration};
 
@@ -22,35 +22,34 @@ use super::{
 };
 use crate::{Error, ErrorKind, Locus, Result, clock};
 
-/// Bytes handed over at once: a probe looks at the clock between two of them.
+/// Bytes written at once: a probe checks the clock between two blocks.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Longest answer: a mark is 30 bytes at most, and a relay sends some thousand.
+/// Largest answer: a mark is 30 bytes at most, and a relay sends some thousand.
 const MARKS_BYTES_MAX: usize = 256 << 10;
-/// What the kernel may hold unsent: little, so that the end of a probe is not long in coming.
+/// Most bytes that the kernel may hold unsent: few, so that a probe ends promptly.
 pub(super) const UNSENT_BYTES_MAX: u32 = 256 << 10;
-/// How long a probe may take with all that is not its own: what kernels hold when it ends, and the
-/// answer.
+/// Longest time of a probe, including what kernels hold at its end, and the answer.
 const SPAN_MAX: Duration = Duration::from_secs(40);
 
-/// What a probe showed.
+/// Result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probed {
-    /// How long a TCP handshake takes.
+    /// Duration of a TCP handshake.
     pub round_trip: Duration,
     /// Bytes sent.
     pub sent: Amount,
-    /// Time since the first byte and bytes that the relay had by then.
+    /// Times since the first byte, each with the bytes that the relay had received.
     pub marks: Vec<(Duration, Amount)>,
 }
 
 impl RelayClient {
-    /// Sends bytes of no meaning over a connection of its own for as long as `goes_on(round trip,
-    /// time since the first, bytes sent)`, at most `budget` and [`wire::PROBE_BYTES_MAX`]. The relay
-    /// throws them away and tells when they arrived.
+    /// Sends noise over a separate connection while `goes_on(round trip, time since the first,
+    /// bytes sent)`, at most `budget` and [`wire::PROBE_BYTES_MAX`]. The relay discards the bytes
+    /// and reports when they arrived.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::Busy`] when the relay takes as many probes as it will, and
-    /// [`ErrorKind::NotFound`] from a relay that knows no probes yet.
+    /// Errors of [`Self::status`]; [`ErrorKind::Busy`] if the relay accepts no more probes, and
+    /// [`ErrorKind::NotFound`] from a relay without probes.
     pub async fn probe(
         &self,
         budget: Amount,
@@ -77,7 +76,7 @@ impl RelayClient {
         mut goes_on: impl FnMut(Duration, Duration, Amount) -> bool + Send + 'static,
     ) -> Result<Probed> {
         let socket = SockRef::from(opened.stream.tcp());
-        // An improvement, no need.
+        // An optional improvement.
         let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
         let round_trip = opened.round_trip;
         let budget = budget.get().min(wire::PROBE_BYTES_MAX);
@@ -92,7 +91,7 @@ impl RelayClient {
             .map_err(|cause| self.probe_broke(cause))?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // The request gets the same error; there is nobody else to tell.
+            // The request gets the same error; nobody else needs it.
             let _ = connection.await;
         });
         let answer = sender.send_request(request).await;
@@ -155,7 +154,7 @@ impl RelayClient {
     }
 }
 
-/// Blocks of no meaning, `size` bytes in all or for as long as `goes_on(bytes so far)`.
+/// Yields blocks of noise, `size` bytes in all or while `goes_on(bytes so far)`.
 pub(super) fn blocks(
     size: u64,
     mut goes_on: impl FnMut(Amount) -> bool,
@@ -170,7 +169,7 @@ pub(super) fn blocks(
     })
 }
 
-/// A block that no network on the way can make smaller.
+/// Returns an incompressible block.
 pub(super) fn noise() -> Bytes {
     let mut block = vec![0; BLOCK_BYTES];
     blake3::Hasher::new().finalize_xof().fill(&mut block);

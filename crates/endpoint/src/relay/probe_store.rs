@@ -1,5 +1,6 @@
-//! Measures what the path to the store of a relay carries that lets bytes through: with the beginning of an object that is
-//! given up, or removed when it got there. No store says when bytes came, but its kernel acknowledges them.
+//! Measures the capacity of the path to the store behind a relay that hands out presigned URLs. It
+//! sends the beginning of an object, which is abandoned, or removed if it was stored. No store
+//! reports when bytes arrived, but its kernel acknowledges them.
 
 use std::{
     sync::{
@@ -28,13 +29,13 @@ use super::{
 };
 use crate::{BodySum, Checksum, Error, ErrorKind, Locus, Result, clock};
 
-/// How often it is noted what arrived.
+/// Interval between marks of the bytes that arrived.
 const MARK_EVERY: Duration = Duration::from_millis(40);
-/// How long the pass is wanted, in seconds: a probe lasts less.
+/// Lifetime of the presigned URL in seconds; a probe takes less.
 const WANTED_S: u64 = 600;
 
 impl RelayClient {
-    /// As [`Self::probe`].
+    /// Probes the store like [`Self::probe`].
     pub(super) async fn probe_store(
         &self,
         budget: Amount,
@@ -65,7 +66,7 @@ impl RelayClient {
         let through = self.through(&pass, Method::PUT)?;
         let probed = self.probe_through(&through, size, goes_on).await;
         body.is_sent = true;
-        // One that is not told removes it by itself some day.
+        // A relay that is not told removes the object by itself later.
         let _ = self
             .order::<PassAnswer>("probe", Target::Probe, &body)
             .await;
@@ -79,7 +80,7 @@ impl RelayClient {
         mut goes_on: impl FnMut(Duration, Duration, Amount) -> bool + Send + 'static,
     ) -> Result<Probed> {
         let opened = through.store.connect().await?;
-        // An improvement, no need.
+        // An optional improvement.
         let _ = SockRef::from(opened.stream.tcp()).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
         let (round_trip, pulse) = (opened.round_trip, opened.pulse);
         let (before, started) = (pulse.arrived(), Instant::now());
@@ -100,7 +101,7 @@ impl RelayClient {
             .map_err(|cause| self.probe_failed().cause(cause))?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // The request gets the same error; there is nobody else to tell.
+            // The request gets the same error; nobody else needs it.
             let _ = connection.await;
         });
         let mut marks = Vec::new();
@@ -118,7 +119,7 @@ impl RelayClient {
         let arrived = pulse.arrived().saturating_sub(before);
         marks.push((started.elapsed(), Amount::new(arrived.min(size))));
         match answer {
-            // It was given up, so it has no answer.
+            // The upload was abandoned, so it has no answer.
             Err(_) if has_enough.load(Ordering::Relaxed) => {}
             Err(cause) => return Err(self.probe_failed().cause(cause)),
             Ok(answer) if answer.status().is_success() => given.store(size, Ordering::Relaxed),
@@ -140,7 +141,7 @@ impl RelayClient {
     }
 }
 
-/// The checksum of all blocks of a probe.
+/// Returns the checksum of all blocks of a probe.
 fn sum_of(size: u64) -> Checksum {
     let block = noise();
     let whole = size / block.len() as u64;
@@ -150,7 +151,7 @@ fn sum_of(size: u64) -> Checksum {
     all.then(Checksum::of(&block[..rest]), rest as u64)
 }
 
-/// Their MD5. It takes a second for a few hundred mebibytes.
+/// Returns their MD5. A few hundred mebibytes take a second.
 fn md5_of(size: u64) -> BodySum {
     use md5::{Digest as _, Md5};
     let block = noise();

@@ -1,4 +1,4 @@
-//! Whether anything moves on a connection.
+//! Detection of progress on a connection.
 
 use std::{
     collections::BTreeMap,
@@ -14,17 +14,17 @@ use tokio::net::TcpStream;
 
 use crate::line::acknowledged;
 
-/// What has moved on a connection, seen from beside it.
+/// Counter of the bytes that moved on a connection, readable from outside it.
 #[derive(Debug)]
 pub(super) struct Pulse {
-    /// Bytes given to the kernel or taken from it.
+    /// Bytes given to the kernel or received from it.
     moved: AtomicU64,
     socket: OwnedFd,
-    /// Where its bytes are added up, and its number there.
+    /// Total to which its bytes are added, and its number there.
     arrivals: Option<(Arc<Arrivals>, u64)>,
 }
 
-/// Bytes that the other side's kernel has acknowledged, of many connections.
+/// Bytes acknowledged by the other side's kernel, summed over many connections.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     all: Mutex<Added>,
@@ -32,9 +32,9 @@ pub(super) struct Arrivals {
 
 #[derive(Debug, Default)]
 struct Added {
-    /// Of connections that were closed.
+    /// Bytes of closed connections.
     before: u64,
-    /// Those that are open.
+    /// Open connections.
     open: BTreeMap<u64, OwnedFd>,
     next: u64,
 }
@@ -44,7 +44,7 @@ impl Arrivals {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All bytes that have arrived so far: grows only.
+    /// Returns all bytes that have arrived so far; it only grows.
     pub(super) fn count(&self) -> u64 {
         let all = self.all();
         let open = all.open.values();
@@ -69,10 +69,10 @@ impl Arrivals {
 }
 
 impl Pulse {
-    /// Of this connection. It closes when both are dropped.
+    /// Creates a counter for this connection, which closes when both are dropped.
     ///
     /// # Errors
-    /// That of the operating system when no file can be opened.
+    /// The error of the operating system if no file can be opened.
     pub(super) fn of(stream: &TcpStream) -> io::Result<Self> {
         Ok(Self {
             moved: AtomicU64::new(0),
@@ -81,10 +81,10 @@ impl Pulse {
         })
     }
 
-    /// Of this connection, whose bytes count among the others' there.
+    /// Creates a counter for this connection and adds its bytes to `arrivals`.
     ///
     /// # Errors
-    /// As [`Self::of`].
+    /// Errors of [`Self::of`].
     pub(super) fn among(arrivals: &Arc<Arrivals>, stream: &TcpStream) -> io::Result<Self> {
         let mut pulse = Self::of(stream)?;
         let number = arrivals.add(stream.as_fd().try_clone_to_owned()?);
@@ -92,20 +92,21 @@ impl Pulse {
         Ok(pulse)
     }
 
-    /// So many bytes went to the kernel, or came from it.
+    /// Records bytes sent to the kernel or received from it.
     pub(super) fn moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A number that rises with every byte that moves: also with those that the kernel took long ago and that only
-    /// now reach the other side, which on a slow path takes longer than a request may stand still.
+    /// Returns a number that rises with every byte that moves. It includes bytes that the kernel
+    /// buffered long ago and that only now reach the other side: on a slow path that takes longer
+    /// than a request may stall.
     pub(super) fn count(&self) -> u64 {
         self.moved
             .load(Ordering::Relaxed)
             .wrapping_add(self.arrived())
     }
 
-    /// Bytes that the other side's kernel has acknowledged.
+    /// Returns the bytes that the other side's kernel has acknowledged.
     pub(super) fn arrived(&self) -> u64 {
         acknowledged(self.socket.as_fd()).unwrap_or(0)
     }
@@ -135,7 +136,7 @@ mod tests {
         let (mut far, _) = listener.accept().await?;
         let pulse = Pulse::of(&near)?;
         near.writable().await?;
-        // Until nothing more is taken.
+        // Fills the buffers until the kernel accepts no more.
         while near.try_write(&[7; 64 << 10]).is_ok() {}
         let stands = loop {
             let before = pulse.count();
@@ -163,7 +164,8 @@ mod tests {
             let pulse = Pulse::among(&arrivals, &near)?;
             near.write_all(&[7; 1000]).await?;
             far.read_exact(&mut [0; 1000]).await?;
-            // The kernel may say so a moment after they were read, and counts the first packet as a byte.
+            // The kernel may report bytes a moment after they were read, and counts the first
+            // packet as a byte.
             while arrivals.count() < said + 1000 {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,5 @@
-//! One relay codes a chunk that it is sent whole, keeps a fragment and sends the others on.
+//! Scattering by a relay: it codes a chunk that it receives whole, keeps a fragment and sends the
+//! others on.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
@@ -18,25 +19,25 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, clock};
 
-/// What is done while a chunk is coded elsewhere.
+/// Name of the operation for coding a chunk at a relay.
 const OPERATION: &str = "let code at";
 
-/// A chunk as it is to be coded.
+/// Chunk to code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coded {
-    /// Which.
+    /// Index of the chunk.
     pub chunk: ChunkIndex,
     /// Its bytes, as depots store them.
     pub bytes: Bytes,
     /// Its digest.
     pub digest: Digest,
-    /// How it is coded.
+    /// Erasure code to use.
     pub code: Code,
-    /// The fragment that stays at the relay, and its digest.
+    /// Fragment that stays at the relay, and its digest.
     pub keep: (FragmentIndex, Digest),
 }
 
-/// A relay that has a chunk and sends its fragments on. Dropped, that ends there too.
+/// Relay that has a chunk and sends its fragments on. Dropping this cancels it there too.
 pub struct Scattering {
     client: RelayClient,
     lease: Option<Lease>,
@@ -46,14 +47,14 @@ pub struct Scattering {
 }
 
 impl RelayClient {
-    /// Sends the chunk once, whole, and lets the relay code it, keep a fragment and send the others on, each
-    /// checked where it comes to lie. Their tokens are good for this dataset alone and for ten minutes. When
-    /// this returns, the relay has the chunk and has checked it; what becomes of each fragment
-    /// [`Scattering::next`] says.
+    /// Sends the whole chunk once and lets the relay code it, keep a fragment and send the others
+    /// on. Each depot checks its fragment. Their tokens are valid for this dataset only and for ten
+    /// minutes. When this returns, the relay has the chunk and has checked it; [`Scattering::next`]
+    /// reports the fate of each fragment.
     ///
     /// # Errors
-    /// As [`Self::put_fragment`]: nothing of it was begun. [`ErrorKind::Busy`] when it codes as much as it
-    /// will.
+    /// Errors of [`Self::put_fragment`]: nothing was started. [`ErrorKind::Busy`] if the relay
+    /// codes as many chunks as it accepts.
     pub async fn scatter(
         &self,
         dataset: &DatasetId,
@@ -122,11 +123,10 @@ fn ask(dataset: DatasetId, object: Object, body: Option<Load>) -> Ask<'static> {
 }
 
 impl Scattering {
-    /// What became of the next fragment to end, in whatever order; none when the relay has told of all that it
-    /// will.
+    /// Returns the outcome of the next fragment to end, in any order; none after the last one.
     ///
     /// # Errors
-    /// As [`RelayClient::status`]: of what was not told by then nothing is known.
+    /// Errors of [`RelayClient::status`]: the outcome of fragments not reported by then is unknown.
     pub async fn next(&mut self) -> Result<Option<PieceEnd>> {
         loop {
             while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {

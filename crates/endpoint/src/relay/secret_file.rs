@@ -1,4 +1,4 @@
-//! Files that are for their owner's eyes only: keys, and the secrets that tokens are made from.
+//! Files that only their owner may read: keys, and the secrets from which tokens are minted.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,10 +12,11 @@ use rustix::process::geteuid;
 use super::address::from_hex;
 use crate::{Error, ErrorKind, Result};
 
-/// The text of `file`, made by `make` when there is none: whole or not at all, for its owner's eyes only.
+/// Returns the text of `file`, created by `make` if it does not exist: atomically, and readable
+/// only by its owner.
 ///
 /// # Errors
-/// Those of reading, of writing, and of `make`.
+/// Errors of reading, of writing, and of `make`.
 pub fn read_or_make(file: &Path, make: impl FnOnce() -> Result<String>) -> Result<String> {
     let shown = || file.display().to_string();
     match fs::read_to_string(file) {
@@ -42,11 +43,11 @@ pub fn read_or_make(file: &Path, make: impl FnOnce() -> Result<String>) -> Resul
     Ok(text)
 }
 
-/// Refuses a folder for what a program keeps that another user owns or may write to: whoever prepared it knows, or may change, what
-/// lies there.
+/// Rejects a folder for a program's own files that another user owns or may write to: that user may
+/// know or change its content.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] with what is wrong; the operating system's else.
+/// [`ErrorKind::PermissionDenied`] with the reason; otherwise the operating system's error.
 pub fn check_own_folder(dir: &Path) -> Result<()> {
     let found = check_owner(dir)?;
     let mode = found.permissions().mode();
@@ -68,10 +69,10 @@ pub fn check_own_folder(dir: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a file or folder that neither this process nor root owns.
+/// Rejects a file or folder that neither this process nor root owns.
 ///
 /// # Errors
-/// As [`check_own_folder`].
+/// Errors of [`check_own_folder`].
 pub fn check_owner(path: &Path) -> Result<fs::Metadata> {
     let shown = path.display().to_string();
     let found = fs::metadata(path).map_err(|cause| Error::io("use", shown.clone(), cause))?;
@@ -83,16 +84,17 @@ pub fn check_owner(path: &Path) -> Result<fs::Metadata> {
     }
 }
 
-/// Whether a secret is one byte again and again: nobody drew that.
+/// Returns whether a secret repeats one byte: no random generator drew that.
 #[must_use]
 pub fn is_constant(secret: &[u8]) -> bool {
     secret.windows(2).all(|pair| pair.first() == pair.last())
 }
 
-/// Reads a secret of this program's own as [`read_secret_file`] does; makes one where there is none.
+/// Reads a secret of this program's own like [`read_secret_file`]; creates one if it does not
+/// exist.
 ///
 /// # Errors
-/// Those of [`read_or_make`], [`check_owner`] and [`read_secret_file`].
+/// Errors of [`read_or_make`], [`check_owner`] and [`read_secret_file`].
 pub fn read_or_make_secret(path: &Path) -> Result<[u8; 32]> {
     read_or_make(path, || {
         let mut secret = [0; 32];
@@ -107,11 +109,11 @@ pub fn read_or_make_secret(path: &Path) -> Result<[u8; 32]> {
     read_secret_file(path)
 }
 
-/// Reads a relay's secret from the file `posthaste relay` made: 64 hexadecimal digits.
+/// Reads a relay's secret from the file that `posthaste relay` created: 64 hexadecimal digits.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`]; [`ErrorKind::Invalid`] when the file
-/// holds something else or when others than its owner may read it.
+/// [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`]; [`ErrorKind::Invalid`] if the file
+/// holds something else or if others than its owner may read it.
 pub fn read_secret_file(path: &Path) -> Result<[u8; 32]> {
     let shown = path.display().to_string();
     let failed = |cause| Error::io("read the secret in", shown.clone(), cause);

@@ -11,25 +11,26 @@ use super::{
 };
 use crate::{ErrorKind, Result};
 
-/// What a relay says to who asks for space.
+/// Answer of a relay to a request for space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceAnswer {
-    /// It is reserved.
+    /// Reserved.
     Granted(SpaceGrant),
-    /// So much is not free all the time, and what was reserved before is as it was.
+    /// Refused: the space is not free all the time. An earlier reservation is unchanged.
     Full {
-        /// What would be granted over that span.
+        /// Amount that would be granted for that span.
         most: Amount,
     },
 }
 
 impl RelayClient {
-    /// Makes or changes the reservation of a dataset: uploads of it draw on that, and nobody else can. Asked again it is the
-    /// same one. What is reserved survives the relay's end when this returns.
+    /// Makes or changes the reservation of a dataset: only its uploads draw on it. Repeating the
+    /// request changes nothing. The reservation is durable when this returns.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::NotFound`] of a relay that reserves nothing, [`ErrorKind::Invalid`] of what
-    /// makes no sense to it, [`ErrorKind::Full`] of one that keeps as many reservations as it can.
+    /// Errors of [`Self::status`]; [`ErrorKind::NotFound`] from a relay without reservations,
+    /// [`ErrorKind::Invalid`] if the request is invalid, [`ErrorKind::Full`] if the relay keeps as
+    /// many reservations as it can.
     pub async fn reserve_space(
         &self,
         dataset: &DatasetId,
@@ -64,10 +65,11 @@ impl RelayClient {
         Ok(SpaceAnswer::Granted(grant))
     }
 
-    /// Gives back what is reserved for a dataset. What it stores stays. Giving it back again changes nothing.
+    /// Gives back the reservation of a dataset. Stored fragments stay. Giving it back again changes
+    /// nothing.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::NotFound`] of a relay that reserves nothing.
+    /// Errors of [`Self::status`]; [`ErrorKind::NotFound`] from a relay without reservations.
     pub async fn release_space(&self, dataset: &DatasetId) -> Result<()> {
         let ask = Ask {
             operation: "release space on",
@@ -83,10 +85,10 @@ impl RelayClient {
             .map(drop)
     }
 
-    /// All that is reserved, in order of the datasets. Needs a token for every dataset.
+    /// Lists all reservations, in order of the datasets. Needs a token for every dataset.
     ///
     /// # Errors
-    /// As [`Self::status`]; [`ErrorKind::NotFound`] of a relay that reserves nothing.
+    /// Errors of [`Self::status`]; [`ErrorKind::NotFound`] from a relay without reservations.
     pub async fn spaces(&self) -> Result<Vec<SpaceHeld>> {
         let ask = Ask {
             operation: "list what is reserved on",

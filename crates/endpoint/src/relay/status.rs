@@ -2,17 +2,17 @@ use posthaste_types::{ByteRate, Bytes as Amount};
 
 use super::wire::{self, HoursBody, StatusBody};
 
-/// What becomes of what a relay holds that is going to be switched off.
+/// Treatment of the data at a relay that will be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Draining {
-    /// It stays there until it expires.
+    /// Data stays until it expires.
     Keep,
-    /// It is to go on to others.
+    /// Data is to be moved to other depots.
     Move,
 }
 
 impl Draining {
-    /// The word for it on the wire and on disk.
+    /// Returns the word for it on the wire and on disk.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -21,7 +21,7 @@ impl Draining {
         }
     }
 
-    /// Whatever a later release says beyond these two keeps.
+    /// Parses the word. An unknown word of a later release means keep.
     #[must_use]
     pub fn read(word: &str) -> Self {
         if word == wire::DRAINS_MOVE {
@@ -32,59 +32,60 @@ impl Draining {
     }
 }
 
-/// What a relay says about itself.
+/// Status that a relay reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayStatus {
-    /// Its own name, for people.
+    /// Relay's own name, for people.
     pub name: String,
-    /// What it lends in all.
+    /// Capacity lent in all.
     pub capacity: Amount,
-    /// What is stored.
+    /// Bytes stored.
     pub used: Amount,
-    /// What is neither stored nor promised to uploads under way, nor reserved.
+    /// Bytes neither stored, nor promised to uploads in progress, nor reserved.
     pub free: Amount,
-    /// What is reserved now for datasets that have not filled it.
+    /// Bytes reserved now for datasets that have not filled them.
     pub reserved: Amount,
-    /// The rate at which it takes bodies, all clients together.
+    /// Rate at which it accepts bodies, all clients together.
     pub rate_limit: Option<ByteRate>,
-    /// Bodies taken since it started, also of uploads that were not kept.
+    /// Bytes of bodies received since it started, including uploads that were not kept.
     pub received: Amount,
-    /// The release it runs.
+    /// Release that it runs.
     pub version: String,
-    /// Connections it serves now.
+    /// Connections that it serves now.
     pub connections: u32,
-    /// Whether it is going to be switched off.
+    /// Set if it will be switched off.
     pub draining: Option<Draining>,
-    /// When it is lent, as it says; none where it always is.
+    /// Hours in which it is lent; none if always.
     pub hours: Option<HoursBody>,
-    /// How much its machine has to do, in thousandths of a core's for each core; none where it does not say.
+    /// Load of its machine, in thousandths of a core per core; none if not reported.
     pub load_permille: Option<u32>,
-    /// Whether it can send on to other relays what it holds.
+    /// True if it can forward fragments to other relays.
     pub forwards: bool,
-    /// Whether it can send on what it still receives.
+    /// True if it can forward a fragment that it still receives.
     pub follows: bool,
-    /// Whether it can gather fragments from other relays and rebuild a chunk.
+    /// True if it can gather fragments from other relays and rebuild a chunk.
     pub gathers: bool,
-    /// Whether it can rebuild one fragment of a chunk from those.
+    /// True if it can rebuild one fragment of a chunk.
     pub mends: bool,
-    /// Whether it can code a chunk and send its fragments on to other relays.
+    /// True if it can code a chunk and send its fragments to other relays.
     pub scatters: bool,
-    /// Whether it can measure the path to another relay.
+    /// True if it can measure the path to another relay.
     pub measures: bool,
-    /// Whether it reserves space for datasets.
+    /// True if it reserves space for datasets.
     pub reserves: bool,
-    /// Whether it can take a fragment as it is from another relay.
+    /// True if it can copy a fragment as it is from another relay.
     pub takes: bool,
-    /// Whether it lets those who send and read through to a store, and takes no bytes itself.
+    /// True if it hands out presigned URLs to a store and accepts no bytes itself.
     pub lets_through: bool,
-    /// Which store it keeps everything in; none where it keeps things itself. Relays of one store have one fate.
+    /// Store in which it keeps everything; none if it keeps data itself. Relays of one store share
+    /// its fate.
     pub store: Option<String>,
-    /// Tells the process from those before it; none where it does not say.
+    /// Identifier that distinguishes the process from earlier ones; none if not reported.
     pub instance: Option<String>,
 }
 
 impl RelayStatus {
-    /// Understands what it said.
+    /// Converts the reported body.
     #[must_use]
     pub fn read(body: StatusBody) -> Self {
         let can = |what: &str| body.features.iter().any(|known| known == what);

@@ -1,4 +1,4 @@
-//! What connections to a relay are made of: TCP that counts, with TLS above it or without.
+//! Streams to a relay: TCP that counts bytes, with or without TLS.
 
 use std::{
     io,
@@ -20,14 +20,14 @@ use tokio_rustls::client::TlsStream;
 use super::pulse::{Arrivals, Pulse};
 use crate::line::Humble;
 
-/// Bytes that crossed the network, TLS included.
+/// Bytes that crossed the network, including TLS.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
-    /// Of what was sent straight: what the relay's kernel has acknowledged.
+    /// Bytes that the relay's kernel has acknowledged on direct routes.
     pub(super) arrived: Arc<Arrivals>,
-    /// The shortest TCP handshake straight to the relay, in microseconds; 0 before the first.
+    /// Shortest TCP handshake on a direct route to the relay, in microseconds; 0 before the first.
     pub(super) round_trip_micros: AtomicU64,
 }
 
@@ -35,14 +35,14 @@ impl Traffic {
     pub(super) fn saw_round_trip(&self, span: Duration) {
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
         let shorter = |known| (known == 0 || micros < known).then_some(micros);
-        // Refused where it is no shorter.
+        // Keeps the shorter one.
         let _ = self
             .round_trip_micros
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, shorter);
     }
 }
 
-/// A TCP stream that counts.
+/// TCP stream that counts its bytes.
 pub(super) struct Counted {
     pub(super) stream: TcpStream,
     pub(super) humble: Option<Humble>,
@@ -51,7 +51,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Counts what was written.
+    /// Counts written bytes.
     fn wrote(&mut self, poll: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(count)) = *poll {
             if let Some(humble) = &mut self.humble {
@@ -112,11 +112,11 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// A connection that is ready for HTTP.
+/// Connection ready for HTTP.
 pub(super) enum Stream {
-    /// To a store of this machine that speaks no TLS.
+    /// Connection without TLS to a store on this machine.
     Plain(Counted),
-    /// To everything else.
+    /// Connection to everything else.
     Tls(Box<TlsStream<Counted>>),
 }
 
@@ -165,7 +165,7 @@ impl AsyncWrite for Stream {
         }
     }
 
-    /// So that what is sent is encrypted from where it lies, and not copied before.
+    /// Vectored writes encrypt bytes in place, without a copy.
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(stream) => stream.is_write_vectored(),

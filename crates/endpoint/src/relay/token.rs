@@ -7,24 +7,24 @@ use posthaste_types::Timestamp;
 
 use super::{DatasetId, address::from_hex};
 
-/// How long a token minted for one request lives, in seconds. Long enough for clocks that differ
-/// by minutes, short enough that a leaked log line is soon worthless.
+/// Lifetime of a token minted for one request, in seconds. Long enough for clocks that differ by
+/// minutes, short enough that a leaked log line is soon worthless.
 pub const TOKEN_LIFETIME_S: u64 = 600;
 
-/// What a token allows.
+/// Rights of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// `r`: read fragments, manifest, inventory and status.
     Read,
-    /// `w`: that, and store.
+    /// `w`: the same, and store.
     Write,
-    /// `a`: that, and delete.
+    /// `a`: the same, and delete.
     All,
     /// `fr`: read files, and nothing of datasets.
     FilesRead,
-    /// `fw`: that, and write and remove them.
+    /// `fw`: the same, and write and remove them.
     FilesWrite,
-    /// `h`: say how the relay is, and nothing else. It is shown to services, by the relay.
+    /// `h`: report the relay's state, and nothing else. The relay shows it to services.
     Heartbeat,
 }
 
@@ -52,12 +52,13 @@ impl Scope {
         }
     }
 
-    /// Whether who may do this may do what needs `needed`.
+    /// Returns whether this scope includes `needed`.
     fn covers(self, needed: Self) -> bool {
         self.subject() == needed.subject() && self >= needed
     }
 
-    /// What it is about: datasets, files or the relay itself. One is worth nothing to another.
+    /// Returns the subject of the scope: datasets, files or the relay itself. A scope of one
+    /// subject never covers another.
     const fn subject(self) -> u8 {
         match self {
             Self::Read | Self::Write | Self::All => 0,
@@ -67,7 +68,7 @@ impl Scope {
     }
 }
 
-/// Makes a token for `scope` on `dataset` (every dataset for `None`) that lives until `expires`.
+/// Mints a token for `scope` on `dataset` (every dataset for `None`) that is valid until `expires`.
 #[must_use]
 pub fn mint(
     secret: &[u8; 32],
@@ -82,22 +83,22 @@ pub fn mint(
     format!("{claims}.{}", mac.to_hex())
 }
 
-/// Why a token is not taken.
+/// Reason for not accepting a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is no token, or was made with another secret.
+    /// Not a token, or made with another secret.
     Forged,
-    /// It was good until this time, in seconds since the Unix epoch.
+    /// Expired at this time, in seconds since the Unix epoch.
     Expired {
-        /// Its last second.
+        /// Last second of its validity.
         at_unix_s: u64,
     },
-    /// It is good, but not for this.
+    /// Valid, but for something else.
     OutOfScope,
 }
 
-/// Checks that `token` allows `needed` on `dataset` (for `None`: on no dataset in particular).
-/// The time this takes does not depend on how much of a forged code is right.
+/// Checks that `token` allows `needed` on `dataset` (for `None`: on no dataset in particular). The
+/// time this takes does not depend on how much of a forged code is right.
 ///
 /// # Errors
 /// The [`Refusal`].
@@ -134,18 +135,18 @@ pub fn verify(
     }
 }
 
-/// Whether a token that was [verified](verify) is for every dataset.
+/// Returns whether a token that was [verified](verify) is for every dataset.
 #[must_use]
 pub fn is_for_all(token: &str) -> bool {
     token.split('.').nth(2) == Some("*")
 }
 
-/// What a client shows a relay.
+/// Credential that a client shows a relay.
 #[derive(Clone)]
 pub enum Credential {
-    /// The relay's own secret: tokens are minted from it, request by request.
+    /// Relay's own secret, from which a token is minted for each request.
     Secret([u8; 32]),
-    /// A token somebody with the secret minted.
+    /// Token minted by a holder of the secret.
     Token(String),
 }
 
@@ -159,7 +160,7 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// A token for one request.
+    /// Returns a token for one request.
     pub(crate) fn token(&self, scope: Scope, dataset: Option<&DatasetId>, now_s: u64) -> String {
         match self {
             Self::Secret(secret) => {

@@ -1,4 +1,5 @@
-//! Who is next at a few connections: whoever is due first, not whoever asked first.
+//! Queue for a few connections: the request that is due first goes first, not the one that asked
+//! first.
 
 use std::{
     collections::BTreeMap,
@@ -8,20 +9,20 @@ use std::{
 use posthaste_types::Timestamp;
 use tokio::sync::oneshot;
 
-/// How soon a request must be through, as against others that wait for a connection to the same relay. Those alike
-/// come in the order in which they asked.
+/// Urgency of a request among those that wait for a connection to the same relay. Equal ones are
+/// served in order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Haste {
-    /// Before all that has a moment: it is small, or somebody waits for it.
+    /// Before all that have a time: it is small, or somebody waits for it.
     #[default]
     Now,
-    /// By this moment.
+    /// Due by this moment.
     By(Timestamp),
     /// After all others.
     Whenever,
 }
 
-/// Lets a bounded number through at once.
+/// Semaphore with priorities.
 #[derive(Debug)]
 pub(super) struct Turnstile {
     queue: Mutex<Queue>,
@@ -30,19 +31,19 @@ pub(super) struct Turnstile {
 #[derive(Debug)]
 struct Queue {
     free: usize,
-    /// By haste, then by when they came.
+    /// Waiting requests, by urgency, then by arrival.
     waiting: BTreeMap<(Haste, u64), oneshot::Sender<Pass>>,
     came: u64,
 }
 
-/// The right to be one of those that are through. Dropping it lets the next one in.
+/// Permit of the semaphore. Dropping it admits the next request.
 #[derive(Debug)]
 pub(super) struct Pass {
     turnstile: Arc<Turnstile>,
 }
 
 impl Queue {
-    /// One is through. Who is next, of those that still wait.
+    /// Releases one permit. Returns the next request that still waits.
     fn leave(&mut self) -> Option<oneshot::Sender<Pass>> {
         while let Some((_, next)) = self.waiting.pop_first() {
             if !next.is_closed() {
@@ -70,7 +71,7 @@ impl Turnstile {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for its turn. Whoever stops waiting is passed over.
+    /// Waits for a permit. A caller that stops waiting is skipped.
     pub(super) async fn pass(self: &Arc<Self>, haste: Haste) -> Pass {
         loop {
             let turn = {
@@ -87,7 +88,7 @@ impl Turnstile {
                 queue.waiting.insert(place, sender);
                 turn
             };
-            // A sender is only dropped when its pass was sent.
+            // A sender is only dropped once its permit was sent.
             if let Ok(pass) = turn.await {
                 return pass;
             }
@@ -99,7 +100,7 @@ impl Drop for Pass {
     fn drop(&mut self) {
         let next = self.turnstile.queue().leave();
         if let Some(next) = next {
-            // Who stops waiting just now drops the pass, and with it lets in the one after.
+            // A caller that stops waiting just now drops the permit, which admits the next one.
             let _ = next.send(Self {
                 turnstile: Arc::clone(&self.turnstile),
             });
@@ -120,7 +121,7 @@ mod tests {
         Haste::By(Timestamp::from_micros(second * 1_000_000))
     }
 
-    /// Waits for a turn and says so once through.
+    /// Waits for a permit and reports it.
     async fn comes(
         waiting: &mut JoinSet<()>,
         turnstile: &Arc<Turnstile>,

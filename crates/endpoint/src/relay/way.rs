@@ -1,4 +1,4 @@
-//! The ways to a relay, and how connections stand to others on them, as those who use it see them.
+//! Routes to a relay, and connections with other manners, from the user's view.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use super::{Credential, Departure, Haste, RelayClient, connection::Manners};
 use crate::{Result, gateway::Reserved};
 
 impl RelayClient {
-    /// The same relay over connections of its own that take only what others on the path leave.
+    /// Returns a client of this relay with separate connections that use only the rate others
+    /// leave.
     #[must_use]
     pub fn humble(&self) -> Self {
         Self {
@@ -17,11 +18,11 @@ impl RelayClient {
         }
     }
 
-    /// The same relay over connections of its own that are streams of a reservation at the gateways on their way. Where no
-    /// gateway knows it they are as any others.
+    /// Returns a client of this relay with separate connections that belong to a reservation at
+    /// gateways. Without a gateway that knows it, they are ordinary ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) where it can't be the name of a reservation.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it can't be the name of a reservation.
     pub fn reserved(&self, reservation: &str) -> Result<Self> {
         let reservation = Some(Reserved::optional(reservation)?);
         Ok(Self {
@@ -30,7 +31,7 @@ impl RelayClient {
         })
     }
 
-    /// The same relay over the same connections, for what must be through so soon.
+    /// Returns a client with the same connections for requests of this urgency.
     #[must_use]
     pub fn hasty(&self, haste: Haste) -> Self {
         Self {
@@ -39,8 +40,8 @@ impl RelayClient {
         }
     }
 
-    /// The same relay over the same connections, for what may be called back while it waits for one of them: then it
-    /// ends as [cancelled](crate::ErrorKind::Cancelled), and nothing of it was sent.
+    /// Returns a client with the same connections for requests that can be cancelled while they
+    /// wait for one. They then end as [cancelled](crate::ErrorKind::Cancelled), with nothing sent.
     #[must_use]
     pub fn departing(&self, departure: Arc<Departure>) -> Self {
         Self {
@@ -49,7 +50,7 @@ impl RelayClient {
         }
     }
 
-    /// The same relay over the same connections, for what is shown another credential.
+    /// Returns a client with the same connections that uses another credential.
     #[must_use]
     pub fn showing(&self, credential: Credential) -> Self {
         Self {
@@ -58,32 +59,33 @@ impl RelayClient {
         }
     }
 
-    /// The names of the ways, in their order.
+    /// Returns the names of the routes, in order.
     #[must_use]
     pub fn ways(&self) -> Vec<String> {
         self.pool.ways.names()
     }
 
-    /// Wants this way, by its place, before all others: the next connection takes it if it opens.
+    /// Prefers this route, by its index: the next connection takes it if it opens.
     pub fn take_way(&self, way: usize) {
         self.pool.ways.want(way);
     }
 
-    /// The place of the way that the next connection would take.
+    /// Returns the index of the route that the next connection would take.
     #[must_use]
     pub fn way(&self) -> Option<usize> {
         self.pool.ways.first()
     }
 
-    /// Bytes that have arrived at the relay's machine so far, from all clones; none while they go through
-    /// gateways, of which nobody can see from here what they have passed on.
+    /// Returns the bytes that have arrived at the relay's machine so far, from all clones. None if
+    /// they go through gateways, since the bytes those have forwarded can't be observed from here.
     #[must_use]
     pub fn arrived(&self) -> Option<Amount> {
         let is_straight = self.pool.ways.hops(self.way()?).is_empty();
         is_straight.then(|| Amount::new(self.pool.traffic.arrived.count()))
     }
 
-    /// Whether the relay said that it takes no more than some rate, so that its kernel holds what it does not read yet.
+    /// Returns whether the relay reported a rate limit, so that its kernel buffers bytes it has not
+    /// read yet.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.rate_limit() > 0

@@ -1,4 +1,4 @@
-//! What client and relay must agree on: paths, headers, limits and small bodies.
+//! Wire format that client and relay share: paths, headers, limits and small bodies.
 
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
 use serde::{Deserialize, Serialize};
@@ -20,14 +20,14 @@ pub use space::{SpaceBody, SpaceGrant, SpaceHeld};
 pub(crate) use status::is_store_name;
 pub use status::{DRAINS_KEEP, DRAINS_MOVE, HoursBody, StatusBody, store_name};
 
-/// Largest fragment or manifest, in bytes: what one request may make a relay hold on disk unasked,
-/// and a client in memory.
+/// Largest fragment or manifest, in bytes: the most that one request may make a relay hold on disk
+/// unasked, and a client in memory.
 pub const OBJECT_BYTES_MAX: u64 = 256 << 20;
 
-/// Largest probe, in bytes: what one request may make a relay's network carry for nothing.
+/// Largest probe, in bytes: the most that one request may make a relay's network carry for nothing.
 pub const PROBE_BYTES_MAX: u64 = 256 << 20;
 
-/// Entries in one page of an inventory: 2.4 MB, so that neither side needs much memory.
+/// Most entries in one page of an inventory: 2.4 MB, so that neither side needs much memory.
 pub const INVENTORY_PAGE_MAX: usize = 65_536;
 
 /// Bytes of one inventory entry: chunk (4, little-endian), fragment (1), digest (32).
@@ -35,55 +35,57 @@ pub const INVENTORY_ENTRY_BYTES: usize = 37;
 
 /// BLAKE3 of the body, 64 hexadecimal digits.
 pub const DIGEST_HEADER: &str = "posthaste-digest";
-/// When the dataset may be removed, in seconds since the Unix epoch.
+/// Time after which the dataset may be removed, in seconds since the Unix epoch.
 pub const EXPIRES_HEADER: &str = "posthaste-expires";
-/// Where the next page of an inventory starts, `CHUNK.FRAGMENT`; absent on the last page.
+/// Start of the next page of an inventory, `CHUNK.FRAGMENT`; absent on the last page.
 pub const NEXT_HEADER: &str = "posthaste-next";
 
-/// Among the features of a relay: it can send on what it holds.
+/// Feature of a relay: it can forward fragments that it holds.
 pub const FORWARD: &str = "forward";
-/// The same: it can send on what it still receives.
+/// Feature of a relay: it can forward fragments that it still receives.
 pub const FOLLOW: &str = "follow";
-/// The same: it can gather fragments from others and rebuild a chunk.
+/// Feature of a relay: it can gather fragments from others and rebuild a chunk.
 pub const GATHER: &str = "gather";
-/// The same: it can rebuild one fragment of a chunk from those it gathers.
+/// Feature of a relay: it can rebuild one fragment of a chunk from gathered ones.
 pub const MEND: &str = "mend";
-/// The same: it can code a chunk and send its fragments on.
+/// Feature of a relay: it can code a chunk and send its fragments on.
 pub const SCATTER: &str = "scatter";
-/// The same: it can measure the path to another relay.
+/// Feature of a relay: it can measure the path to another relay.
 pub const MEASURE: &str = "measure";
-/// The same: it reserves space for datasets.
+/// Feature of a relay: it reserves space for datasets.
 pub const SPACE: &str = "space";
-/// The same: it takes a fragment as it is from whoever has it.
+/// Feature of a relay: it can copy a fragment as it is from another relay.
 pub const TAKE: &str = "take";
-/// The same: it takes no bytes itself, but lets those who send and read through to a store.
+/// Feature of a relay: it accepts no bytes itself, but hands out presigned URLs to a store.
 pub const PASS: &str = "pass";
 
-/// Longest order to code a chunk, in bytes: it names 63 relays at most.
+/// Largest order to code a chunk, in bytes: it names 63 relays at most.
 pub const SCATTER_ORDER_BYTES_MAX: usize = 64 << 10;
 
-/// Among the facts of an error: how much space would be granted.
+/// Field of an error: bytes that would be granted.
 pub(super) const MOST_BYTES: &str = "most_bytes";
 
-/// Longest request for space, in bytes.
+/// Largest request for space, in bytes.
 pub const SPACE_BODY_BYTES_MAX: usize = 4 << 10;
 
-/// Longest time for which space is held before it is committed, in seconds: a hold keeps others out.
+/// Longest time for which space is held before it is committed, in seconds: a hold keeps others
+/// out.
 pub const SPACE_HOLD_S_MAX: u32 = 3600;
 
-/// Longest time for which a relay keeps anything, in seconds: a token for one request must not fill it for ever.
+/// Longest time for which a relay keeps anything, in seconds: a token for one request must not fill
+/// it for ever.
 pub const KEPT_S_MAX: u64 = 20 * 366 * 86_400;
 
-/// Something a relay holds for a dataset.
+/// Object that a relay holds for a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Object {
     /// The manifest.
     Manifest,
-    /// One fragment of one chunk.
+    /// Fragment of a chunk.
     Fragment(ChunkIndex, FragmentIndex),
 }
 
-/// A request's target, once its path was understood.
+/// Target of a request, from its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// `/v1/status`
@@ -117,7 +119,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The path that names it.
+    /// Returns the path that names it.
     #[must_use]
     pub fn path(&self) -> String {
         match self {
@@ -150,7 +152,7 @@ impl Target {
         }
     }
 
-    /// Understands a path; `None` when it names nothing.
+    /// Parses a path; `None` if it names nothing.
     #[must_use]
     pub fn parse(path: &str) -> Option<Self> {
         let fields: Vec<&str> = path.strip_prefix("/v1/")?.split('/').collect();
@@ -199,14 +201,14 @@ fn parse_fragment(chunk: &str, fragment: &str) -> Option<Object> {
     Some(Object::Fragment(chunk, fragment))
 }
 
-/// A number in its one canonical form, so that one object has one path.
+/// Parses a number in its one canonical form, so that one object has one path.
 fn decimal(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     let digits = text.bytes().all(|digit| digit.is_ascii_digit());
     (canonical && digits).then(|| text.parse().ok()).flatten()
 }
 
-/// Reads `CHUNK.FRAGMENT`, an inventory position.
+/// Parses `CHUNK.FRAGMENT`, an inventory position.
 #[must_use]
 pub fn parse_position(text: &str) -> Option<(ChunkIndex, FragmentIndex)> {
     let (chunk, fragment) = text.split_once('.')?;
@@ -216,8 +218,8 @@ pub fn parse_position(text: &str) -> Option<(ChunkIndex, FragmentIndex)> {
     ))
 }
 
-/// Reads the query of an inventory: where it starts, at the beginning where there is none. `None` when
-/// it is no such query.
+/// Parses the query of an inventory: its start, the beginning without a query. `None` if it is not
+/// such a query.
 #[must_use]
 pub fn parse_from(query: Option<&str>) -> Option<(ChunkIndex, FragmentIndex)> {
     match query {
@@ -226,13 +228,13 @@ pub fn parse_from(query: Option<&str>) -> Option<(ChunkIndex, FragmentIndex)> {
     }
 }
 
-/// Reads the query of a removal: the digest of what stays. `None` when it is no such query.
+/// Parses the query of a removal: the digest of what stays. `None` if it is not such a query.
 #[must_use]
 pub fn parse_unless(query: Option<&str>) -> Option<Digest> {
     query?.strip_prefix("unless=")?.parse().ok()
 }
 
-/// One entry of an inventory.
+/// Entry of an inventory.
 pub type Held = (ChunkIndex, FragmentIndex, Digest);
 
 /// Appends an inventory entry.
@@ -242,7 +244,7 @@ pub fn write_held(out: &mut Vec<u8>, (chunk, fragment, digest): &Held) {
     out.extend_from_slice(digest.as_bytes());
 }
 
-/// Reads a page of an inventory; `None` when it is none.
+/// Parses a page of an inventory; `None` if it is not one.
 #[must_use]
 pub fn read_held(page: &[u8]) -> Option<Vec<Held>> {
     if !page.len().is_multiple_of(INVENTORY_ENTRY_BYTES) {
@@ -257,7 +259,7 @@ pub fn read_held(page: &[u8]) -> Option<Vec<Held>> {
         .collect()
 }
 
-/// What a relay saw of a probe.
+/// Relay's observations of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeBody {
     /// Bytes that arrived.
@@ -266,22 +268,22 @@ pub struct ProbeBody {
     pub marks: Vec<(u64, u64)>,
 }
 
-/// The body of every refusal.
+/// Body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// The kind, as a code of `docs/errors/`.
+    /// Kind of the error, as a code of `docs/errors/`.
     pub error: String,
-    /// What went wrong.
+    /// Message of the error.
     pub message: String,
-    /// What to try.
+    /// Hint for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Of space that was refused: what would be granted over that span.
+    /// Bytes that would be granted for that span, if space was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_bytes: Option<u64>,
 }
 
-/// The HTTP status a relay answers each kind of error with.
+/// Returns the HTTP status with which a relay answers each kind of error.
 #[must_use]
 pub fn status_of(kind: ErrorKind) -> u16 {
     match kind {
@@ -299,7 +301,7 @@ pub fn status_of(kind: ErrorKind) -> u16 {
     }
 }
 
-/// The kind of error an HTTP status means.
+/// Returns the kind of error that an HTTP status means.
 #[must_use]
 pub fn kind_of(status: u16) -> ErrorKind {
     match status {

@@ -1,4 +1,4 @@
-//! One S3 request at a time over kept connections, signed without reading the body.
+//! Single S3 requests over kept connections, signed without reading the body.
 
 use std::{
     sync::{
@@ -26,22 +26,22 @@ use crate::{
     web::{About, STALLED_AFTER, Sent, Web, read_refusal, read_whole},
 };
 
-/// What a request says of its body where nobody has to sum it for the signature.
+/// Value in place of the body's hash, which the signature does not cover.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// What to ask of the store.
+/// Request to the store.
 pub(super) struct Call<'a> {
     pub method: Method,
     pub key: &'a str,
     pub query: &'a [(&'a str, &'a str)],
     pub headers: Vec<(&'static str, String)>,
     pub body: Sent,
-    /// `x-amz-content-sha256`.
+    /// Value of `x-amz-content-sha256`.
     pub signed_as: &'static str,
-    /// For errors: a verb and where the fault would be.
+    /// Operation for errors: a verb and the locus of a fault.
     pub operation: &'static str,
     pub locus: Locus,
-    /// How long the store may work before it answers.
+    /// Time that the store may take before it answers.
     pub patience: Duration,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// As [`Call::body`], with the bytes of a file.
+    /// Sets the body like [`Call::body`], with the bytes of a file.
     pub(super) fn payload(mut self, pieces: Vec<Bytes>) -> Self {
         self.body = Sent::payload(pieces);
         self
@@ -92,23 +92,23 @@ impl<'a> Call<'a> {
     }
 }
 
-/// How to reach one bucket.
+/// Client of one bucket.
 pub(super) struct S3Client {
     web: Web,
     address: Address,
     bucket: String,
-    /// Where it was said to be.
+    /// Configured address of the bucket.
     told: Home,
-    /// Where the store sent us on to, which it may do once.
+    /// Address to which the store redirected, which it may do once.
     found: OnceLock<Home>,
-    /// The checksum the store takes.
+    /// Checksums that the store accepts.
     pub(super) sums: Sums,
     streams: AtomicU8,
-    /// The store tells wrong checksums of segments it copied.
+    /// True if the store reports wrong checksums of segments that it copied.
     pub(super) miscounts: AtomicBool,
 }
 
-/// With which checksums the store takes segments while they are read: none, or these.
+/// Checksums with which the store accepts streamed segments: none, or these.
 const STREAMS_NOT: u8 = 1;
 const STREAMS_CRC64: u8 = 2;
 const STREAMS_CRC32C: u8 = 3;
@@ -132,14 +132,14 @@ impl S3Client {
         }
     }
 
-    /// How to reach another bucket of the same store.
+    /// Creates a client of another bucket of this store.
     pub(super) fn sibling(&self, bucket: &str) -> Self {
         let (web, signer) = (self.web.clone(), self.told.signer.clone());
         Self::new(web, signer, self.address.clone(), bucket.to_owned())
     }
 
-    /// The checksum behind the last byte with which the store takes segments while they are read,
-    /// in an upload begun with `sum`. `None` before anybody asked it; MD5 where it takes none.
+    /// Returns the trailing checksum with which the store accepts streamed segments, in an upload
+    /// begun with `sum`. `None` before the store was probed; MD5 if it accepts none.
     pub(super) fn trailing(&self, sum: Sum) -> Option<Sum> {
         let found = match self.streams.load(Relaxed) {
             STREAMS_CRC64 => Sum::Crc64,
@@ -147,11 +147,11 @@ impl S3Client {
             STREAMS_NOT => return Some(Sum::Md5),
             _ => return None,
         };
-        // An upload that is summed with another one takes it no more.
+        // An upload with another checksum does not accept it any more.
         (sum == Sum::Md5 || sum == found).then_some(found)
     }
 
-    /// Takes note of what [`S3Client::trailing`] tells.
+    /// Records the result of a probe for [`S3Client::trailing`].
     pub(super) fn found_trailing(&self, sum: Sum) {
         let found = match sum {
             Sum::Crc64 => STREAMS_CRC64,
@@ -161,18 +161,18 @@ impl S3Client {
         self.streams.store(found, Relaxed);
     }
 
-    /// Whether segments are sent while they are read, as far as is known.
+    /// Returns whether segments are streamed, as far as is known.
     pub(super) fn takes_streams(&self) -> bool {
         let trailing = self.trailing(self.sums.preferred());
         trailing.is_some_and(|sum| sum != Sum::Md5)
     }
 
-    /// The way to the store and back, once something connected.
+    /// Returns the round trip time to the store, once something connected.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.web.round_trip()
     }
 
-    /// The address of the bucket.
+    /// Returns the address of the bucket.
     pub(super) fn base(&self) -> &str {
         &self.told.base
     }
@@ -189,7 +189,7 @@ impl S3Client {
         &self.bucket
     }
 
-    /// The address of `key` for people.
+    /// Returns the address of `key` for messages.
     pub(super) fn show(&self, key: &str) -> String {
         if key.is_empty() {
             return format!("s3://{}", self.bucket);
@@ -219,10 +219,10 @@ impl S3Client {
         Uri::try_from(text).map_err(|cause| about.fail(ErrorKind::Invalid).cause(cause))
     }
 
-    /// Makes the request and returns the answer's head and body.
+    /// Sends the request and returns the answer's head and body.
     ///
     /// # Errors
-    /// What the store refuses, by its code; [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
+    /// Refusals of the store, by their code; [`ErrorKind::Unreachable`], [`ErrorKind::TimedOut`].
     pub(super) async fn send(&self, mut call: Call<'_>) -> Result<Response<Incoming>> {
         let (about, again) = (self.about(&call), call.body.again());
         let home = self.home();
@@ -245,7 +245,7 @@ impl S3Client {
         if std::ptr::eq(found, home) {
             return Err(error);
         }
-        // What can't be sent again is read again from where it came.
+        // The caller reads a body that can't be sent again from its source once more.
         let Some(body) = again else {
             return Err(error.status_is(Status::Temporary));
         };
@@ -279,7 +279,7 @@ impl S3Client {
         }))
     }
 
-    /// The head of the request, unsigned.
+    /// Builds the head of the request, unsigned.
     fn request(&self, home: &Home, call: &Call<'_>, about: &About) -> Result<request::Parts> {
         let request = self.begin(home, call, about)?;
         let request = request.header("x-amz-content-sha256", call.signed_as);
@@ -288,7 +288,7 @@ impl S3Client {
         Ok(request.into_parts().0)
     }
 
-    /// The request's method, address and headers.
+    /// Builds the request's method, address and headers.
     fn begin(&self, home: &Home, call: &Call<'_>, about: &About) -> Result<request::Builder> {
         let mut request = Request::builder()
             .method(&call.method)
@@ -302,10 +302,10 @@ impl S3Client {
         Ok(request)
     }
 
-    /// Signs an address with which anybody may make this request of its headers, for as long as `lifetime`.
+    /// Presigns a URL that allows anybody to make this request, with its headers, for `lifetime`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] without credentials that are good for so long.
+    /// [`ErrorKind::Unauthenticated`] without credentials that are valid for that long.
     pub(super) async fn presign(&self, call: Call<'_>, lifetime: Duration) -> Result<Pass> {
         let (about, home) = (self.about(&call), self.home());
         let signer = home.signer.as_ref().ok_or_else(|| {
@@ -323,15 +323,15 @@ impl S3Client {
         Ok(Pass { url, headers })
     }
 
-    /// Makes the request and reads the answer whole.
+    /// Sends the request and reads the whole answer.
     ///
     /// # Errors
-    /// As [`S3Client::send`].
+    /// Errors of [`S3Client::send`].
     pub(super) async fn ask(&self, call: Call<'_>) -> Result<(HeaderMap, Bytes)> {
         let about = self.about(&call);
         let (head, body) = self.send(call).await?.into_parts();
         let body = read_whole(body, &about).await?;
-        // A store that works for long says first that all is well, and then perhaps that it isn't.
+        // A store that works for long first answers with success, and then perhaps with an error.
         if root_of(&body) == b"Error" {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             return Err(refused(
@@ -344,10 +344,10 @@ impl S3Client {
         Ok((head.headers, body))
     }
 
-    /// Makes the request and reads the answer as XML.
+    /// Sends the request and parses the answer as XML.
     ///
     /// # Errors
-    /// As [`S3Client::send`]; [`ErrorKind::Other`] for an answer that makes no sense.
+    /// Errors of [`S3Client::send`]; [`ErrorKind::Other`] for an invalid answer.
     pub(super) async fn ask_xml<T: serde::de::DeserializeOwned>(
         &self,
         call: Call<'_>,
@@ -355,10 +355,10 @@ impl S3Client {
         Ok(self.ask_headed_xml(call).await?.1)
     }
 
-    /// The same with the answer's headers.
+    /// Sends the request, parses the answer as XML and returns its headers too.
     ///
     /// # Errors
-    /// As [`S3Client::ask_xml`].
+    /// Errors of [`S3Client::ask_xml`].
     pub(super) async fn ask_headed_xml<T: serde::de::DeserializeOwned>(
         &self,
         call: Call<'_>,
@@ -372,10 +372,10 @@ impl S3Client {
         .await
     }
 
-    /// Asks for a page of keys.
+    /// Requests a page of keys.
     ///
     /// # Errors
-    /// As [`S3Client::ask_xml`].
+    /// Errors of [`S3Client::ask_xml`].
     pub(super) async fn ask_page(&self, query: &[(&str, &str)]) -> Result<Page> {
         let call = Call::new(Method::GET, "", "list").query(query);
         Ok(self.ask_and_read(call, Page::parse).await?.1)
@@ -396,7 +396,7 @@ impl S3Client {
     }
 }
 
-/// A request that was refused.
+/// Refused request.
 struct Refused {
     status: StatusCode,
     headers: HeaderMap,

@@ -25,25 +25,26 @@ use crate::{
     objects::{Head, check_held, is_kept_as, may_be_done},
 };
 
-/// Objects up to this size are copied in one request, larger ones in segments of it: no request
-/// takes long, several work at once, and Amazon's limit of 5 GiB a request is far away.
+/// Largest object that is copied in one request; larger ones are copied in segments of this size.
+/// So no request takes long, several run at once, and Amazon's limit of 5 GiB a request is far
+/// away.
 const STEP_BYTES: u64 = 64 << 20;
 
-/// Segments under way at once. They cost nothing here, and a store has limits of its own.
+/// Most segments in progress at once. They cost nothing here, and a store has limits of its own.
 const SEGMENTS_AT_ONCE: usize = 8;
 
-/// Attempts at each segment, and the first pause between them; the next is twice as long.
+/// Attempts at each segment, and the first pause between them; each pause doubles.
 const TRIES: u32 = 5;
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// How long a store may copy before it answers.
+/// Time that the store may copy before it answers.
 const STORE_WORKS_FOR: Duration = Duration::from_secs(600);
 
-/// What is copied, as it is now.
+/// Object to copy, as it is now.
 struct Source {
     /// Bucket and key, percent-encoded.
     name: String,
-    /// What the copy keeps of it, and which version it is.
+    /// Attributes that the copy keeps, and the version of the source.
     spec: FileSpec,
     checksum: Option<Checksum>,
     crc32c: Option<Crc32c>,
@@ -66,7 +67,8 @@ pub(super) async fn copy(
         check_held(&**client, key, spec, spec.size).await
     };
     copied.await.map_err(|error| {
-        // Who may read and write need not be allowed to copy: tags, say, are a right of their own.
+        // Permission to read and write does not imply permission to copy: tags, say, have one of
+        // their own.
         if error.kind() == ErrorKind::PermissionDenied || is_not_understood(&error) {
             let shown = client.show(key);
             return Error::new(ErrorKind::Unsupported, "copy on the server to", shown)
@@ -77,7 +79,7 @@ pub(super) async fn copy(
     })
 }
 
-/// Asks for what a listing does not tell; whoever knows it already saves the request.
+/// Requests the facts that a listing lacks; a caller that has them saves the request.
 async fn look_at(client: &S3Client, from: &str, key: &str, spec: &FileSpec) -> Result<Source> {
     let unusable = || unsupported("copy on the server to", client.show(key));
     let mut source = Source {
@@ -137,8 +139,8 @@ async fn in_segments(client: &Arc<S3Client>, source: &Source, key: &str) -> Resu
     try_segments(client, source, key, false).await.map(|_| ())
 }
 
-/// Copies in segments, of which the store keeps a checksum if they are `summed`. Says no when it
-/// can't be trusted with that.
+/// Copies in segments; the store keeps a checksum of them if they are `summed`. Returns false if
+/// the store can't be trusted with that.
 async fn try_segments(
     client: &Arc<S3Client>,
     source: &Source,
@@ -172,11 +174,11 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
     for first in ranges.by_ref().take(1) {
         let (index, range, stored) = match copy(first).await {
             Ok(copied) => copied,
-            // MinIO takes no copied segments where every segment must come with a checksum.
+            // MinIO rejects copied segments if every segment must come with a checksum.
             Err(error) if summed && is_not_understood(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
-        // versitygw 1.8 takes the whole object's checksum for that of each segment.
+        // versitygw 1.8 reports the whole object's checksum as that of each segment.
         let is_of_all = stored.checksum.is_some() && stored.checksum == source.checksum
             || stored.crc32c.is_some() && stored.crc32c == source.crc32c;
         if is_of_all {
@@ -195,7 +197,7 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
         Some(sum.then(stored.crc32c?, range.end - range.start))
     });
     let stored = segments.iter().map(|(index, _, stored)| (*index, stored));
-    // The store compares: what the source has kept all along rather than what was copied now.
+    // The store compares the checksum that the source has kept, rather than that of the new copy.
     let whole = source.checksum.or(sums).filter(|_| summed);
     let crc32c = source.crc32c.or(others).filter(|_| summed);
     let made = || upload.put_together(stored.clone(), (whole, crc32c), false);
@@ -215,7 +217,7 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
     }
 }
 
-/// Tries again what failed for now: one segment of thousands is not to cost the others.
+/// Retries temporary failures: one segment of thousands must not cost the others.
 async fn patiently<T, F: Future<Output = Result<T>>>(request: impl Fn() -> F) -> Result<T> {
     let mut pause = PAUSE_MIN;
     for _ in 1..TRIES {

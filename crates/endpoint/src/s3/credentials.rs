@@ -1,4 +1,4 @@
-//! Where credentials come from: a profile of ours, or AWS's usual chain.
+//! Sources of credentials: our own profile, or AWS's usual chain.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     web,
 };
 
-/// A metadata service that takes longer is not there.
+/// Timeout of a metadata service: a slower one does not exist.
 const METADATA_WITHIN: Duration = Duration::from_secs(2);
 
-/// Longest answer of a credential service, in bytes.
+/// Largest answer of a credential service, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl HttpSend for Http {
     }
 }
 
-/// The environment as everything here takes it: what is empty says nothing.
+/// Environment as all code here reads it: an empty variable counts as unset.
 #[derive(Debug)]
 struct Environment;
 
@@ -84,12 +84,13 @@ impl Env for Environment {
     }
 }
 
-/// The program that prints credentials, with its arguments.
+/// Program that prints credentials, with its arguments.
 #[derive(Debug)]
 struct Printer(Vec<String>);
 
 impl CommandExecute for Printer {
-    /// Runs it as it was read here: who asks cuts its line at spaces, also inside of quotes.
+    /// Runs the program as it was parsed here: the library splits its line at spaces, even inside
+    /// quotes.
     async fn command_execute<'a>(
         &'a self,
         _program: &'a str,
@@ -111,22 +112,22 @@ impl CommandExecute for Printer {
     }
 }
 
-/// How requests to one store are addressed and signed.
+/// Addressing and signing of requests to one store.
 pub(super) struct Signing {
-    /// None where nobody is to be told who asks.
+    /// Signer; none for anonymous requests.
     pub signer: Option<Signer<Credential>>,
-    /// Where the store listens; `None` for Amazon's own.
+    /// Address of the store; `None` for Amazon's own.
     pub endpoint: Option<String>,
     pub region: String,
     /// Certificates to trust beside the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whose credentials they are, as far as that is known without looking: never a secret.
+    /// Owner of the credentials, as far as known without a request: never a secret.
     pub owner: String,
-    /// Who asks pays for it.
+    /// True if the requester pays.
     pub requester_pays: bool,
 }
 
-/// The profile chosen where it is ours, with its name, and where it is AWS's, its name.
+/// Chosen profile: ours with its name, or the name of one of AWS's.
 type Owners<'a> = (Option<(&'a str, &'a Profile)>, Option<&'a str>);
 
 fn owners(chosen: Option<&Chosen>) -> Result<Owners<'_>> {
@@ -143,7 +144,8 @@ fn owners(chosen: Option<&Chosen>) -> Result<Owners<'_>> {
     Ok((ours, theirs))
 }
 
-/// Returns where the store of the profile chosen listens, or that of the environment; `None` for Amazon's own.
+/// Returns the address of the store of the chosen profile or of the environment; `None` for
+/// Amazon's own.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an unknown profile.
@@ -155,7 +157,7 @@ pub(crate) fn address_of(chosen: Option<&Chosen>) -> Result<Option<String>> {
 }
 
 impl Signing {
-    /// The credentials of the profile chosen, ours before AWS's, or those of the environment.
+    /// Loads the credentials of the chosen profile, ours before AWS's, or those of the environment.
     pub(super) fn load(chosen: Option<&Chosen>, unsigned: bool) -> Result<Self> {
         let (ours, theirs) = owners(chosen)?;
         let (mut endpoint, mut region) = config::aws_address(theirs);
@@ -183,13 +185,13 @@ impl Signing {
             Some((name, profile)) => Some(Signer::new(context, keys(name, profile)?, request)),
             None => {
                 let mut chain = match process {
-                    // It only has to have a name for it.
+                    // The provider only requires a name.
                     Some(_) => DefaultCredentialProvider::builder()
                         .process(ProcessCredentialProvider::new().with_command("printer")),
                     None => DefaultCredentialProvider::builder().no_process(),
                 };
                 if let Some(name) = theirs {
-                    // A profile somebody asked for wins over the environment.
+                    // An explicitly chosen profile wins over the environment.
                     chain = chain.with_profile(name).no_env();
                 }
                 Some(Signer::new(context, chain.build(), request))
@@ -207,7 +209,7 @@ impl Signing {
 }
 
 impl Signing {
-    /// The keys of a store somebody names in full.
+    /// Uses the keys of a store that the caller specifies in full.
     pub(super) fn with_keys(store: &Store) -> Result<Self> {
         let keys = StaticCredentialProvider::new(&store.access_key_id, &store.secret_access_key);
         let request = RequestSigner::new("s3", &store.region);

@@ -1,5 +1,5 @@
-//! The content coding `aws-chunked` with its checksum behind the last byte: what is sent need not be
-//! in memory to be summed first ("Transferring payload with trailing headers").
+//! Content coding `aws-chunked` with a trailing checksum: a body need not be in memory to be hashed
+//! first ("Transferring payload with trailing headers").
 
 use std::{
     collections::VecDeque,
@@ -16,10 +16,11 @@ use crate::{
     endpoint::ByteStream,
 };
 
-/// Bytes of each chunk but the last. Amazon wants no fewer than 8 KiB; some take no more than 16 MiB.
+/// Bytes of each chunk but the last. Amazon requires at least 8 KiB; some stores accept at most 16
+/// MiB.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The sums of what has been framed so far: ours, and the store's where that is another one.
+/// Checksums of the bytes framed so far: ours, and the store's if it is a different one.
 #[derive(Debug, Clone)]
 pub(super) struct Framed(Arc<Mutex<(Summer, Option<Crc32cSummer>)>>);
 
@@ -43,7 +44,7 @@ impl Framed {
         (summers.0.sum(), other.map(Crc32cSummer::sum))
     }
 
-    /// The line behind the last byte.
+    /// Returns the line after the last byte.
     fn trailer(&self) -> String {
         let (ours, other) = self.sums();
         let (sum, text) = match other {
@@ -54,7 +55,7 @@ impl Framed {
     }
 }
 
-/// How long `len` bytes are when framed.
+/// Returns the framed length of `len` bytes.
 pub(super) fn framed_len(len: u64, trailing: Sum) -> u64 {
     let framed = |chunk: u64| format!("{chunk:x}\r\n\r\n").len() as u64 + chunk;
     let rest = len % CHUNK_BYTES;
@@ -64,7 +65,7 @@ pub(super) fn framed_len(len: u64, trailing: Sum) -> u64 {
     len / CHUNK_BYTES * framed(CHUNK_BYTES) + rest + trailer
 }
 
-/// Frames `len` bytes. A body that has fewer or more ends in an error; `subject` is what it is about.
+/// Frames `len` bytes. A body with fewer or more ends in an error about `subject`.
 pub(super) fn framed(
     body: ByteStream,
     len: u64,
@@ -87,7 +88,7 @@ pub(super) fn framed(
     (Box::pin(stream), summer)
 }
 
-/// A body whose trailer tells a wrong checksum, and its length before it is framed.
+/// Returns a body with a wrong checksum in its trailer, and its length before framing.
 pub(super) fn wrong(trailing: Sum) -> (ByteStream, u64) {
     let (told, sent) = ("posthaste", "postwaste");
     let summer = Framed::new(trailing);
@@ -101,11 +102,11 @@ pub(super) fn wrong(trailing: Sum) -> (ByteStream, u64) {
 struct Frames {
     body: ByteStream,
     summer: Framed,
-    /// Bytes that are still to come.
+    /// Bytes still to come.
     left: u64,
-    /// Bytes that are still to come of this chunk.
+    /// Bytes of this chunk still to come.
     in_chunk: u64,
-    /// What goes out before more is read.
+    /// Output to send before more is read.
     ready: VecDeque<Bytes>,
     has_ended: bool,
     subject: String,
@@ -193,7 +194,7 @@ mod tests {
         let wanted = format!("9\r\nposthaste\r\n0\r\nx-amz-checksum-crc64nvme:{sum}\r\n\r\n");
         let found = frame(b"posthaste", 4, 9, Sum::Crc64).await.unwrap();
         assert_eq!(found, wanted.as_bytes());
-        // The check value of the catalogue, e3069283.
+        // Check value of the catalogue, e3069283.
         let wanted = "9\r\n123456789\r\n0\r\nx-amz-checksum-crc32c:4waSgw==\r\n\r\n";
         let found = frame(b"123456789", 4, 9, Sum::Crc32c).await.unwrap();
         assert_eq!(found, wanted.as_bytes());

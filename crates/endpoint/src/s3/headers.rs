@@ -1,4 +1,4 @@
-//! What a store says of an object beside its bytes, and what it is told to keep.
+//! Headers of an object: those that a store reports, and those that it keeps.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -16,8 +16,8 @@ use crate::{
     web::text_of,
 };
 
-/// Whether the store's checksum, or else its MD5 in a plain ETag, is that of `data`. A store that
-/// says neither has nothing to compare.
+/// Returns whether the store's checksum, or else its MD5 in a plain ETag, matches `data`. A store
+/// that reports neither always matches.
 pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
     if let Some(wanted) = checksum_in(headers) {
         return wanted == sum;
@@ -31,12 +31,13 @@ pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) 
     }
 }
 
-/// Whether the store says something of the bytes that [`matches_store`] compares.
+/// Returns whether the store reports a checksum that [`matches_store`] compares.
 pub(super) fn tells_sum(headers: &HeaderMap) -> bool {
     checksum_in(headers).is_some() || crc32c_in(headers).is_some() || md5_in(headers).is_some()
 }
 
-/// The MD5 in a plain ETag. One of an object that is encrypted there is none of its bytes, whoever holds the key.
+/// Returns the MD5 in a plain ETag. The ETag of an encrypted object is no MD5 of its bytes, whoever
+/// holds the key.
 pub(super) fn md5_in(headers: &HeaderMap) -> Option<[u8; 16]> {
     let encrypted = headers
         .keys()
@@ -45,24 +46,25 @@ pub(super) fn md5_in(headers: &HeaderMap) -> Option<[u8; 16]> {
     etag.filter(|_| !encrypted).and_then(md5_from_hex)
 }
 
-/// Reads 32 hexadecimal digits.
+/// Parses 32 hexadecimal digits.
 fn md5_from_hex(digits: &str) -> Option<[u8; 16]> {
     let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let digest = is_one.then(|| u128::from_str_radix(digits, 16));
     digest?.ok().map(u128::to_be_bytes)
 }
 
-/// The whole object's checksum, where the store keeps one.
+/// Returns the whole object's checksum, if the store keeps one.
 pub(super) fn checksum_in(headers: &HeaderMap) -> Option<Checksum> {
     Checksum::from_base64(told_whole(headers, CHECKSUM)?)
 }
 
-/// As [`checksum_in`], where the store keeps a CRC-32C.
+/// Returns the whole object's CRC-32C, if the store keeps one.
 pub(super) fn crc32c_in(headers: &HeaderMap) -> Option<Crc32c> {
     Crc32c::from_base64(told_whole(headers, CHECKSUM_CRC32C)?)
 }
 
-/// A checksum of bytes; one that is made of the segments' own is told with another type.
+/// Returns the checksum of all bytes; one that is composed from those of the segments has another
+/// type.
 fn told_whole<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
     let composite = text_of(headers, CHECKSUM_TYPE).is_some_and(|kind| kind != "FULL_OBJECT");
     text_of(headers, name).filter(|_| !composite)
@@ -83,7 +85,7 @@ pub(super) fn entry_of(headers: &HeaderMap, size: u64, kind: Kind) -> Entry {
     }
 }
 
-/// What an object keeps beside its bytes, as rclone writes it.
+/// Returns the metadata that an object keeps besides its bytes, in rclone's form.
 pub(super) fn metadata_of(spec: &FileSpec, kind: Kind) -> Vec<(&'static str, String)> {
     let mut headers = vec![("content-type", content_type(kind).to_owned())];
     if let Some(mtime) = spec.mtime {

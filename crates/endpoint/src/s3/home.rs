@@ -1,4 +1,4 @@
-//! Where a bucket is: as it was told, or where the store sends us on to.
+//! Location of a bucket: as configured, or after a redirect.
 
 use http::{HeaderMap, StatusCode, Uri};
 use reqsign_aws_v4::{Credential, RequestSigner};
@@ -7,26 +7,26 @@ use reqsign_core::Signer;
 use super::wire::Refusal;
 use crate::web::text_of;
 
-/// Where a store's buckets are.
+/// Address of a store's buckets.
 #[derive(Debug, Clone)]
 pub(super) struct Address {
-    /// `https://host` or `http://host:port`; `None` for Amazon's own.
+    /// URL `https://host` or `http://host:port`; `None` for Amazon's own.
     pub endpoint: Option<String>,
     pub region: String,
-    /// The store and whose keys are used: among such objects the store copies by itself.
+    /// Store and owner of the keys: the store itself copies among objects of one realm.
     pub realm: String,
-    /// Who asks pays for it, rather than who owns the bucket.
+    /// True if the requester pays rather than the owner of the bucket.
     pub requester_pays: bool,
 }
 
-/// Where a bucket is, and how requests to it are signed.
+/// Location of a bucket, and the signing of requests to it.
 pub(super) struct Home {
-    /// None where nobody says who asks.
+    /// Signer; none for anonymous requests.
     pub signer: Option<Signer<Credential>>,
     region: String,
-    /// `https://host` or `http://host:port/bucket`, without a slash at the end.
+    /// URL `https://host` or `http://host:port/bucket`, without a slash at the end.
     pub base: String,
-    /// The bucket is part of the path rather than of the host.
+    /// True if the bucket is part of the path rather than of the host.
     pub path_style: bool,
 }
 
@@ -41,7 +41,7 @@ impl Home {
         }
     }
 
-    /// Where a refusal sends us on to, if it does: another region or host of the same provider, else what to try.
+    /// Returns the target of a redirect: another region or host of the same provider, else a hint.
     pub(super) fn sent_on(
         &self,
         (endpoint, bucket): (Option<&str>, &str),
@@ -86,10 +86,10 @@ impl Home {
     }
 }
 
-/// The address of a bucket, and whether the bucket is part of the path.
+/// Returns the address of a bucket, and whether the bucket is part of the path.
 fn base_of(endpoint: Option<&str>, region: &str, bucket: &str) -> (String, bool) {
     match endpoint {
-        // Path-style: a store of one's own rarely has a wildcard certificate.
+        // Path style, since a private store rarely has a wildcard certificate.
         Some(endpoint) => (format!("{endpoint}/{bucket}"), true),
         // A dot in a bucket's name breaks the wildcard certificate.
         None if bucket.contains('.') => {
@@ -100,20 +100,21 @@ fn base_of(endpoint: Option<&str>, region: &str, bucket: &str) -> (String, bool)
     }
 }
 
-/// Whether this can be a region: it becomes part of a host's name.
+/// Returns whether a text can be a region: it becomes part of a host name.
 fn is_region(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=32).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
-/// The host, with its port, of an address or of what stands for one.
+/// Returns the host, with its port, of an address or a text that stands for one.
 fn host_in(text: &str) -> Option<String> {
     let uri: Uri = text.parse().ok()?;
     Some(uri.authority()?.as_str().to_owned())
 }
 
-/// Whether a host belongs to who runs `endpoint`: it gets the files, and requests signed with the keys. The name of an S3
-/// service starts with what it is and its region; what is behind these is the provider's.
+/// Returns whether a host belongs to the provider that runs `endpoint`, since it gets the files,
+/// and requests signed with the keys. The name of an S3 service starts with its kind and region;
+/// the provider's domain follows.
 fn is_of_provider(host: &str, endpoint: &str, region: &str) -> bool {
     let Some(known) = host_in(endpoint) else {
         return false;
@@ -215,7 +216,7 @@ mod tests {
             sent_on(own, 301, &[], body),
             "us-1 https://s3.eu-1.store.org/b"
         );
-        // Of a name that says nothing of a service, nothing but itself is known.
+        // A name without a service name belongs only to itself.
         for (known, host) in [
             ("http://127.0.0.1:9000", "127.0.0.1:9001"),
             ("https://a.ac.uk", "b.ac.uk"),

@@ -1,5 +1,5 @@
-//! Listings of directories and trees of keys: many pages at once. The store behind is a [`Bucket`]:
-//! S3's own or another that hands out keys in order.
+//! Listings of directories and trees of keys, with many pages in flight. The store behind is a
+//! [`Bucket`]: S3 or another that lists keys in order.
 
 use std::sync::Arc;
 
@@ -21,21 +21,20 @@ use crate::{
     objects::{KeysListing, RawStore, directory_entry, take_link},
 };
 
-/// Pages on their way at once: hides the store's latency, and at a few hundred kilobytes a page
-/// costs little memory.
+/// Most pages in flight: hides the store's latency, and at a few hundred kilobytes a page costs
+/// little memory.
 const PAGES_MAX: usize = 16;
 
-/// What a mark is written as: the form, whether the listing is that of one directory, and what is
-/// left.
+/// Form of a written mark: the version, whether the listing is of one directory, and what is left.
 const MARK_FORM: u8 = 1;
 
-/// A key or, in a directory, a prefix.
+/// Key or, in a directory, prefix.
 enum Found {
     Object(Object),
     Below(String),
 }
 
-/// A key and where the part behind the listed prefix starts.
+/// Key, and the start of its name behind the listed prefix.
 struct FoundKey {
     found: Found,
     cut: usize,
@@ -51,12 +50,12 @@ impl Keyed for FoundKey {
     }
 }
 
-/// What can be asked for pages of keys.
+/// Store that lists pages of keys.
 pub(crate) trait Bucket: Send + Sync + 'static {
-    /// The page of keys below `prefix` that starts there: all of them, or with `flat` those of one
-    /// directory and the prefixes of others. No key of [`Start::After`] itself.
+    /// Requests the page of keys below `prefix` from that start: all of them, or with `flat` those
+    /// of one directory and the prefixes of others. The key of [`Start::After`] itself is excluded.
     fn page<'a>(&'a self, prefix: &'a str, flat: bool, from: &'a Start) -> Boxed<'a, Result<Page>>;
-    /// The address of `key` for people.
+    /// Returns the address of `key` for messages.
     fn show(&self, key: &str) -> String;
 }
 
@@ -162,7 +161,7 @@ impl<B: Bucket> KeyListing<B> {
         Error::new(ErrorKind::Other, operation, shown).at(Locus::Source)
     }
 
-    /// Objects and prefixes in one order, if each have theirs.
+    /// Merges objects and prefixes into one order, if each is ordered.
     fn in_order(&self, page: Page) -> Result<Vec<FoundKey>> {
         let cut = self.prefix.len();
         let ordered = page.objects.is_sorted_by(|a, b| a.key < b.key) && page.prefixes.is_sorted();
@@ -212,7 +211,7 @@ async fn fetch(client: &S3Client, prefix: &str, flat: bool, from: &Start) -> Res
     client.ask_page(&query).await
 }
 
-/// What a page tells: each directory before the place in the page it comes before.
+/// Converts a page to entries: each directory before its place in the page.
 fn entries(found: Vec<FoundKey>, above: Vec<(usize, String)>) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(found.len() + above.len());
     let mut above = above.into_iter().peekable();
@@ -232,7 +231,7 @@ fn entries(found: Vec<FoundKey>, above: Vec<(usize, String)>) -> Vec<Entry> {
                 });
             }
             Found::Object(object) => match object.key[cut..].strip_suffix('/') {
-                // A directory's own object: it was told just now, unless that was long ago.
+                // The object of a directory itself, which was just listed, unless long ago.
                 Some(name) => {
                     if let Some(told) = entries.last_mut()
                         && told.name == name.as_bytes()
@@ -241,7 +240,7 @@ fn entries(found: Vec<FoundKey>, above: Vec<(usize, String)>) -> Vec<Entry> {
                         told.version.clone_from(&object.etag);
                         told.stored = object.stored;
                     }
-                    // A name for bytes that no file system has: whoever copies says so.
+                    // No file system has such a name for bytes; the copy reports it.
                     if object.size > 0 {
                         let name = object.key.as_bytes()[cut..].to_vec();
                         entries.push(listed(name, object));
@@ -277,7 +276,7 @@ fn listed(mut name: Vec<u8>, object: Object) -> Entry {
 impl<B: Bucket> Listing for KeyListing<B> {
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
         Box::pin(async {
-            // A page may hold nothing but what others bring.
+            // A page may hold only keys that other ranges bring.
             while let Some(page) = self.read_page().await? {
                 if !page.is_empty() {
                     return Ok(page);

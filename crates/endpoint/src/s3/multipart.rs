@@ -1,4 +1,4 @@
-//! The requests a multipart upload is made of.
+//! Requests of a multipart upload.
 
 use std::{collections::HashMap, fmt::Write, ops::Range, sync::Arc, time::Duration};
 
@@ -22,39 +22,39 @@ use crate::{
     web::{Sent, text_of},
 };
 
-/// Pages of a listing of segments: 10,000 by the smallest page stores use, and room.
+/// Most pages of a listing of segments: 10,000 by the smallest page that stores use, and a margin.
 const PAGES_MAX: usize = 200;
 
-/// How long a store may work to copy a segment or to put an object together.
+/// Time that a store may take to copy a segment or to assemble an object.
 const STORE_WORKS_FOR: Duration = Duration::from_secs(600);
 
-/// A segment the store holds.
+/// Segment that the store holds.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
-    /// Not every store tells that of what it copied itself.
+    /// Checksum; some stores do not report it for segments that they copied.
     pub checksum: Option<Checksum>,
-    /// Where the store keeps this one.
+    /// CRC-32C, if the store keeps it.
     pub crc32c: Option<Crc32c>,
     pub etag: String,
 }
 
-/// An upload the store knows. Segments are numbered from 0.
+/// Upload that the store knows. Segments are numbered from 0.
 pub(super) struct Multipart {
     pub client: Arc<S3Client>,
     pub key: String,
     pub id: String,
-    /// What it was begun with.
+    /// Checksum with which the upload was begun.
     begun: Sum,
-    /// The store sums the whole, rather than the checksums of the segments.
+    /// True if the store checks the whole object, rather than the segments' checksums.
     is_whole: bool,
 }
 
-/// What ledgers note behind the id of an upload that is begun with CRC-32C, summed as a whole or not.
+/// Suffix of the id in ledgers for an upload begun with CRC-32C, over the whole object or not.
 const NOTED_CRC32C: &str = ":crc32c";
 const NOTED_CRC32C_EACH: &str = ":crc32c-each";
 
 impl Multipart {
-    /// Starts one, of which the store keeps a checksum if it is `summed`.
+    /// Starts an upload; the store keeps its checksum if it is `summed`.
     pub(super) async fn initiate(
         client: Arc<S3Client>,
         key: String,
@@ -78,7 +78,8 @@ impl Multipart {
                 async move {
                     let answer = client.ask_headed_xml(call).await?;
                     let (headers, started): (_, InitiateMultipartUploadResult) = answer;
-                    // A store of before 2025 doesn't know the type, and sums the segments' sums.
+                    // A store from before 2025 ignores the type, and combines the segments'
+                    // checksums.
                     let kind = text_of(&headers, CHECKSUM_TYPE);
                     let is_whole = sum == Sum::Crc64 || kind == Some("FULL_OBJECT");
                     let begun = if summed { sum } else { Sum::Md5 };
@@ -96,7 +97,7 @@ impl Multipart {
         })
     }
 
-    /// One that a ledger noted.
+    /// Restores an upload that a ledger noted.
     pub(super) fn noted_as(client: Arc<S3Client>, key: String, token: &str) -> Self {
         let each = token.strip_suffix(NOTED_CRC32C_EACH);
         let (id, begun) = match each.or_else(|| token.strip_suffix(NOTED_CRC32C)) {
@@ -112,7 +113,7 @@ impl Multipart {
         }
     }
 
-    /// As ledgers note it.
+    /// Returns its form in ledgers.
     pub(super) fn show_token(&self) -> String {
         let suffix = match (self.begun, self.is_whole) {
             (Sum::Crc32c, true) => NOTED_CRC32C,
@@ -122,8 +123,8 @@ impl Multipart {
         format!("{}{suffix}", self.id)
     }
 
-    /// What its segments are sent with: what it was begun with, unless the store was found not to
-    /// heed that.
+    /// Returns the checksum for its segments: the one it was begun with, unless the store was found
+    /// to ignore that.
     pub(super) fn sum(&self) -> Sum {
         match self.begun < self.client.sums.preferred() {
             true => Sum::Md5,
@@ -207,8 +208,8 @@ impl Multipart {
         Ok(self.client.ask(call).await?.0)
     }
 
-    /// Whether the store takes segments while they are read, and checks them: it has to refuse one
-    /// with a wrong checksum. `None` where it could not be asked.
+    /// Returns whether the store accepts streamed segments and checks them: it has to refuse one
+    /// with a wrong checksum. `None` if the probe failed.
     pub(super) async fn takes_streams(&self, index: u64, trailing: Sum) -> Option<bool> {
         let (body, len) = frames::wrong(trailing);
         match self.send_framed(index, body, len, trailing).await {
@@ -218,7 +219,7 @@ impl Multipart {
         }
     }
 
-    /// Lets the store copy a segment out of its object `from`, which has to be `version` still.
+    /// Makes the store copy a segment of its object `from`, which must still be `version`.
     pub(super) async fn copy(
         &self,
         index: u64,
@@ -274,8 +275,8 @@ impl Multipart {
         })
     }
 
-    /// Puts the object together, which has to have these checksums. Says whether it has, as far as
-    /// the store tells.
+    /// Assembles the object, which must have these checksums. Returns whether it has, as far as the
+    /// store reports.
     pub(super) async fn put_together<'a>(
         &self,
         segments: impl Iterator<Item = (u64, &'a Stored)> + Clone,
@@ -312,11 +313,12 @@ impl Multipart {
     pub(super) async fn abort(&self) {
         let query = [("uploadId", &*self.id)];
         let call = Call::new(Method::DELETE, &self.key, "abort").query(&query);
-        // What can't be aborted the bucket's own rules remove.
+        // The bucket's own rules remove an upload that can't be aborted.
         let _ = self.client.ask(call).await;
     }
 
-    /// The ETag and size of each segment the store holds; `None` when it does not know the upload.
+    /// Returns the ETag and size of each segment that the store holds; `None` if it does not know
+    /// the upload.
     pub(super) async fn list(&self) -> Result<Option<HashMap<u64, (String, u64)>>> {
         let mut listed = HashMap::new();
         let mut marker = "0".to_owned();
@@ -343,8 +345,8 @@ impl Multipart {
     }
 }
 
-/// Whether the object that these headers tell of is made of these segments: by its checksum, else by its ETag, which most
-/// stores make of the MD5s of the segments.
+/// Returns whether the object with these headers consists of these segments: by its checksum, else
+/// by its ETag, which most stores compute from the segments' MD5s.
 pub(super) fn is_made_of<'a>(
     headers: &HeaderMap,
     segments: impl Iterator<Item = &'a Stored>,
@@ -362,7 +364,7 @@ pub(super) fn is_made_of<'a>(
     found.is_some_and(|found| etag_over(etags).is_some_and(|etag| etag.eq_ignore_ascii_case(found)))
 }
 
-/// The ETag of an object put together from segments of these, where they are MD5s.
+/// Returns the ETag of an object assembled from segments with these, if they are MD5s.
 fn etag_over<'a>(etags: impl Iterator<Item = &'a str>) -> Option<String> {
     let (mut digests, mut count) = (Vec::new(), 0);
     for etag in etags {
@@ -382,7 +384,7 @@ fn etag_over<'a>(etags: impl Iterator<Item = &'a str>) -> Option<String> {
     Some(format!("{etag}-{count}"))
 }
 
-/// The list of segments an object is made of.
+/// Returns the list of segments of an object.
 fn order<'a>(segments: impl Iterator<Item = (u64, &'a Stored)>, sum: Sum) -> String {
     let mut text = String::from("<CompleteMultipartUpload>");
     for (index, stored) in segments {

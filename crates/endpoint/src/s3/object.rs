@@ -1,4 +1,4 @@
-//! Objects that travel in one request, ranged reads, and removal.
+//! Objects that travel in one request, range reads, and removal.
 
 use std::{ops::Range, sync::Arc};
 
@@ -23,7 +23,7 @@ pub(super) struct S3Reader {
     key: String,
     entry: Entry,
     checksum: Option<Checksum>,
-    /// With what the store keeps where it keeps no checksum of ours.
+    /// Spans, with the store's own checksum if it keeps none of ours.
     spans: Spans,
 }
 
@@ -75,7 +75,7 @@ impl Reader for S3Reader {
         })
     }
 
-    /// Every range was asked for with `If-Match`, so all that is left is whether the bytes are right.
+    /// Every range was requested with `If-Match`, so only the bytes remain to be checked.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             match self.spans.is_other(self.entry.size) {
@@ -92,7 +92,7 @@ pub(super) async fn delete(client: &S3Client, key: &str) -> Result<()> {
     client.ask(call).await.map(|_| ())
 }
 
-/// Asks for an object's head; `None` when there is no such object.
+/// Requests an object's head; `None` if the object does not exist.
 pub(super) async fn head(
     client: &S3Client,
     key: &str,
@@ -107,7 +107,7 @@ pub(super) async fn head(
     }
 }
 
-/// Reads an object whole and compares it with what the store keeps of it.
+/// Reads a whole object and compares it with the store's checksum.
 pub(super) async fn fetch(
     client: &S3Client,
     key: &str,
@@ -134,7 +134,7 @@ pub(super) async fn fetch(
     if !matches_store(&head.headers, checksum, &data) {
         return Err(damaged(client, key));
     }
-    // All of it came: a body without a length says itself where it ends.
+    // Everything arrived: a body without a length marks its own end.
     let size = data.iter().map(|bytes| bytes.len() as u64).sum();
     Ok(Whole {
         entry: entry_of(&head.headers, size, Kind::File),
@@ -179,7 +179,7 @@ pub(super) async fn store(
             .payload(data.clone())
             .at(Locus::Destination);
         call.headers.extend_from_slice(&headers);
-        // The others are made of these bytes, whatever they were to be.
+        // Other checksums are computed from these bytes, whatever bytes were intended.
         let is_right = sum == Sum::Crc64 || sum_of(&data) == checksum;
         async move {
             if !is_right {
@@ -191,7 +191,7 @@ pub(super) async fn store(
         }
     });
     let answer = match answer.await {
-        // What is no more is not what it was.
+        // An object that vanished has changed.
         Err(error)
             if error.kind() == ErrorKind::NotFound
                 && matches!(condition, Some(Condition::Version(_))) =>
@@ -210,7 +210,7 @@ pub(super) async fn store(
     if is_told && !is_page() {
         return Ok(());
     }
-    // Perhaps somebody on the way answered.
+    // An intermediary may have answered.
     check_held(client, key, spec, spec.size).await
 }
 

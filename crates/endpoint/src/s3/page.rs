@@ -1,35 +1,35 @@
-//! A page of a listing: read in one pass, since parsing is most of what listing costs here.
+//! Pages of a listing, read in one pass, since parsing is most of the local cost of a listing.
 
 use super::wire::decode_key;
 use crate::{FileTime, dates, objects::listed_size, xml::walk};
 
-/// What one request for keys brought, in the store's order.
+/// Result of one request for keys, in the store's order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub objects: Vec<Object>,
-    /// Prefixes that keys were rolled up to, with their slash.
+    /// Prefixes into which keys were grouped, with their slash.
     pub prefixes: Vec<String>,
-    /// Asks for the next page; nothing on the last.
+    /// Token for the next page; none on the last.
     pub next: Option<String>,
 }
 
-/// An object as a listing tells of it.
+/// Object in a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Object {
     pub key: String,
     pub size: u64,
     pub etag: Option<Box<str>>,
     pub stored: Option<FileTime>,
-    /// The file's own, where listings tell it.
+    /// Modification time of the file itself, if listings report it.
     pub mtime: Option<FileTime>,
     pub mode: Option<u32>,
 }
 
 impl Page {
-    /// Reads a store's answer.
+    /// Parses a store's answer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Description of the fault.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let mut page = Self::default();
         let (mut object, mut sized) = (Object::default(), false);
@@ -62,7 +62,8 @@ impl Page {
         if !whole {
             return Err("no whole listing".to_owned());
         }
-        // A page with both is followed, also where it says that it is the last one: more keys are never wrong.
+        // A page with both is followed, even if it claims to be the last: more keys are never
+        // wrong.
         if truncated && page.next.is_none() {
             return Err("there are more keys, and it doesn't say where".to_owned());
         }
@@ -83,7 +84,7 @@ impl Page {
     }
 }
 
-/// The names that matter, free of the document they stand in.
+/// Returns the names that matter, independent of their document's lifetime.
 fn known_name(name: &str) -> &'static str {
     match name {
         "Key" => "Key",

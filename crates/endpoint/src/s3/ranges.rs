@@ -1,14 +1,13 @@
-//! Which pages of a listing to ask for: many at once, each key once.
+//! Choice of the pages of a listing to request: many at once, each key once.
 //!
-//! Stores hand out keys in order, 1,000 to a page, and a page is asked for by the last key of the
-//! one before. That is one request after the other, unless somebody guesses where a later page
-//! could start. Here the keys still to come are cut into ranges which are listed side by side; the
-//! one with most left is cut again whenever a request may be made. A guess that is too far costs
-//! one request and tells where keys end. Intuition, cost and failures are in
-//! docs/algorithms/parallel-listing.md.
+//! Stores list keys in order, 1,000 to a page, and a page is requested by the last key of the one
+//! before. That means one request after the other, unless the start of a later page is guessed.
+//! Here the remaining keys are cut into ranges that are listed in parallel; the one with most left
+//! is cut again whenever a request may be made. A guess that is too far costs one request and shows
+//! where keys end. For intuition, cost and failures see docs/algorithms/parallel-listing.md.
 //!
-//! This is the deciding half: no requests, no clock, no randomness. Keys are relative to the
-//! listed prefix.
+//! This is the deciding half: no requests, no clock, no randomness. Keys are relative to the listed
+//! prefix.
 
 mod alphabet;
 mod range;
@@ -21,92 +20,94 @@ use std::{
 use alphabet::Alphabet;
 use range::{Range, directories_alike};
 
-/// Pages a range must seem to have left to be cut: with less, the page that ends each half early
-/// costs more than is won.
+/// Fewest pages that a range must seem to have left to be cut: with fewer, the early last page of
+/// each half costs more than is gained.
 const PAGES_LEFT_MIN: f64 = 4.0;
 
-/// Guesses that may lead nowhere at the start, and one more for so many pages.
+/// Guesses that may fail at the start, and one more for so many pages.
 const WASTED_FREE: u64 = 8;
 const PAGES_PER_WASTED: u64 = 4;
 
-/// Guesses on their way at the start. Each good one allows one more, each bad one halves them, as
-/// TCP does with packets.
+/// Guesses in flight at the start. Each good one allows one more, each bad one halves them, like
+/// TCP with packets.
 const GUESSES_FIRST: usize = 4;
 
-/// Something a page brings.
+/// Item of a page.
 pub(super) trait Keyed {
-    /// Its key behind the listed prefix.
+    /// Returns its key behind the listed prefix.
     fn key(&self) -> &str;
 }
 
-/// A page to ask for.
+/// Page to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ask {
-    /// Names the range when the page has arrived.
+    /// Range to name when the page has arrived.
     pub range: u64,
     pub from: Start,
 }
 
-/// Where a page starts.
+/// Start of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// At the first key.
+    /// First key.
     First,
-    /// Behind this key, which need not exist.
+    /// Position after this key, which need not exist.
     After(String),
-    /// Where the page before it ended, in the store's own words.
+    /// End of the page before it, in the store's own words.
     Token(String),
 }
 
-/// The store does not list keys in their order, and it is too late to list them one by one; or it lists some again.
+/// Error for a store that lists keys out of order when it is too late to list them sequentially, or
+/// that lists some again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Disorder;
 
-/// Keys still to list: those behind the first, up to and with the second where there is one.
+/// Keys still to list: those after the first, up to and including the second if there is one.
 pub(super) type Span = (String, Option<String>);
 
-/// Whether the store starts pages where it is told to.
+/// Trust that the store starts pages as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
     Unknown,
-    /// The first guess is on its way: this range.
+    /// First guess in flight: this range.
     Asked(u64),
     Earned,
-    /// It does not, or has no order: one page after the other, by its own tokens.
+    /// No trust: the store ignores the start or has no order. One page follows the other, by the
+    /// store's own tokens.
     Lost,
 }
 
-/// The listing's state.
+/// State of a listing.
 #[derive(Debug)]
 pub(super) struct Ranges {
-    /// In the order of keys.
+    /// Ranges in the order of keys.
     ranges: Vec<Range>,
     alphabet: Alphabet,
     trust: Trust,
     next_id: u64,
-    /// Pages on their way, also those nobody waits for any more.
+    /// Pages in flight, including those no longer needed.
     flying: usize,
     pages: u64,
     /// Pages that brought nothing of their range.
     wasted: u64,
-    /// Guesses that may be on their way.
+    /// Guesses that may be in flight.
     guesses: usize,
     /// Keys of the fullest page so far.
     page_keys: f64,
-    /// Keys are names of one directory: no range begins below one of its directories.
+    /// True if keys are names of one directory: no range begins below one of its directories.
     flat: bool,
-    /// Hashes of the directories told before the store's order was trusted.
+    /// Hashes of the directories reported before the store's order was trusted.
     told: HashSet<u64>,
     hashing: BuildHasherDefault<DefaultHasher>,
 }
 
 impl Ranges {
-    /// A listing from its start.
+    /// Begins a listing.
     pub(super) fn new(flat: bool) -> Self {
         Self::of(flat, vec![(String::new(), None)], Trust::Unknown)
     }
 
-    /// A listing that goes on with what [`Ranges::spans`] said was left.
+    /// Continues a listing with what [`Ranges::spans`] returned.
     pub(super) fn resumed(flat: bool, spans: Vec<Span>) -> Self {
         Self::of(flat, spans, Trust::Earned)
     }
@@ -138,7 +139,8 @@ impl Ranges {
         }
     }
 
-    /// What is left to list; nothing while the store is not known to start pages where it is told.
+    /// Returns the rest to list; nothing while it is unknown whether the store starts pages as
+    /// requested.
     pub(super) fn spans(&self) -> Option<Vec<Span>> {
         if self.trust != Trust::Earned {
             return None;
@@ -146,7 +148,7 @@ impl Ranges {
         let spans = self.ranges.iter().map(|range| {
             let mut after = range.after.clone();
             if self.flat && after.ends_with('/') {
-                // Some stores would tell a directory again that has keys behind its name.
+                // Some stores would list a directory again that has keys behind its name.
                 after.push(char::MAX);
             }
             (after, range.end.clone())
@@ -154,7 +156,7 @@ impl Ranges {
         Some(spans.collect())
     }
 
-    /// The next page to ask for while `flying_max` may be on their way.
+    /// Returns the next page to request while `flying_max` may be in flight.
     pub(super) fn next(&mut self, flying_max: usize) -> Option<Ask> {
         if self.flying >= flying_max {
             return None;
@@ -175,8 +177,8 @@ impl Ranges {
         })
     }
 
-    /// A page could not be had. Says whether that means no more than that the store won't start
-    /// pages where it is told; otherwise it may be asked for again.
+    /// Records that a page failed. Returns whether that only means that the store won't start pages
+    /// as requested; otherwise it may be requested again.
     pub(super) fn failed(&mut self, id: u64, refused: bool) -> bool {
         self.flying -= 1;
         let is_probe = self.trust == Trust::Asked(id);
@@ -190,8 +192,8 @@ impl Ranges {
         false
     }
 
-    /// Takes a page and leaves out of it what another one brings. Returns the directories to tell
-    /// first, each with the place in the page that it comes before.
+    /// Accepts a page and removes from it the keys that another one brings. Returns the directories
+    /// to report first, each with its place in the page.
     pub(super) fn arrived<T: Keyed>(
         &mut self,
         id: u64,
@@ -200,7 +202,7 @@ impl Ranges {
     ) -> Result<Vec<(usize, String)>, Disorder> {
         self.flying -= 1;
         let Some(mut place) = self.ranges.iter().position(|range| range.id == id) else {
-            // All it would have brought came otherwise.
+            // All its keys arrived otherwise.
             page.clear();
             return Ok(Vec::new());
         };
@@ -234,14 +236,15 @@ impl Ranges {
             let all = page.len();
             place = self.settle(place, page);
             if all > 0 && page.is_empty() {
-                // The range before it was faster; this one starts where that one is.
+                // The range before it was faster; this one now starts where that one is.
                 return Ok(Vec::new());
             }
         }
         Ok(self.take(place, page, next))
     }
 
-    /// The store can't be told where to start: what the first guess was to bring comes in turn.
+    /// Gives up guessing: the store ignores starts, so the keys of the first guess come in
+    /// sequence.
     fn distrust(&mut self) {
         if let Trust::Asked(probe) = self.trust {
             self.ranges.retain(|range| range.id != probe);
@@ -250,8 +253,8 @@ impl Ranges {
         self.trust = Trust::Lost;
     }
 
-    /// The first guess was right. The range before it had no end until now, and may have gone
-    /// beyond the guess.
+    /// Confirms the first guess. The range before it had no end until now, and may have gone beyond
+    /// the guess.
     fn settle<T: Keyed>(&mut self, place: usize, page: &mut Vec<T>) -> usize {
         self.trust = Trust::Earned;
         self.told = HashSet::new();
@@ -307,7 +310,8 @@ impl Ranges {
         directories
     }
 
-    /// Nothing is behind the last key of this range: guesses on their way would only find that.
+    /// Ends the listing at this range: nothing is behind its last key, so guesses in flight are
+    /// void.
     fn end_at(&mut self, place: usize) {
         let all = self.ranges.len();
         let mut at = 0..all;
@@ -318,7 +322,7 @@ impl Ranges {
         self.wasted += (all - 1 - self.ranges.len()) as u64;
     }
 
-    /// What the first page of a range says about the guess it began behind.
+    /// Judges the guess behind which a range began by its first page.
     fn judge(&mut self, place: usize, found: bool) {
         let (id, loose) = (self.ranges[place].id, self.ranges[place].loose);
         if found {
@@ -335,7 +339,7 @@ impl Ranges {
         }
     }
 
-    /// The directories these keys are the first of.
+    /// Returns the directories whose first keys these are.
     fn tell<T: Keyed>(&mut self, before: &str, page: &[T]) -> Vec<(usize, String)> {
         let mut found = Vec::new();
         let mut last = before;
@@ -401,7 +405,7 @@ impl Ranges {
         before.rest = rest;
         before.probe = before.loose.then_some(id);
         if self.trust == Trust::Unknown {
-            // Its end stays open: should the store not start there, all comes in turn.
+            // Its end stays open: if the store ignores the start, all keys come in sequence.
             self.trust = Trust::Asked(id);
         } else {
             before.end = Some(point);

@@ -1,4 +1,4 @@
-//! What the refusals of a store mean.
+//! Meanings of a store's refusals.
 
 use http::{HeaderMap, StatusCode};
 
@@ -8,12 +8,12 @@ use crate::{
     web::{self, About, kind_of_status},
 };
 
-/// What a body says of why; nothing where it is no refusal of S3.
+/// Parses the reason in a body; empty if it is no refusal of S3.
 pub(super) fn parse_refusal(body: &[u8]) -> Refusal {
     quick_xml::de::from_reader(body).unwrap_or_default()
 }
 
-/// The error a refusal means.
+/// Returns the error that a refusal means.
 pub(super) fn refused(
     about: &About,
     status: StatusCode,
@@ -30,14 +30,14 @@ pub(super) fn refused(
     if !refusal.code.is_empty() {
         error = error.with("code", &refusal.code);
     }
-    // What was sent was right: the way there was not.
+    // The bytes were right when sent; the transfer damaged them.
     if kind == ErrorKind::Corrupt {
         return error.status_is(Status::Temporary);
     }
     error
 }
 
-/// Whether a refusal can mean that the store doesn't know what was asked of it.
+/// Returns whether a refusal can mean that the store does not support the request.
 pub(super) fn is_not_understood(error: &Error) -> bool {
     let told = |key| error.context().iter().find(|(name, _)| *name == key);
     let is_general = told("code").is_none_or(|(_, code)| {
@@ -94,7 +94,8 @@ fn kind_of(status: StatusCode, code: &str) -> (ErrorKind, &'static str) {
         _ => {}
     }
     match status.as_u16() {
-        // Credentials that are wrong have a code of their own: this is about one object, and others may be allowed.
+        // Wrong credentials have a code of their own: this is about one object, and others may be
+        // allowed.
         403 => (
             ErrorKind::PermissionDenied,
             "check the credentials and what they allow; if who asks has to pay, set requester_pays = true in a profile",

@@ -1,9 +1,9 @@
-//! Which checksum a store is sent with what it is to keep.
+//! Choice of the checksum that uploads to a store carry.
 //!
-//! Not every store knows CRC-64/NVME, which Amazon added at the end of 2024. The first writes tell:
-//! a store that refuses its header or says nothing of it is sent CRC-32C, which Amazon has known
-//! since 2022 and which composes as well; one that doesn't know that either is sent MD5 (RFC 1864),
-//! which all of them check. MD5 composes with nothing, so such a store keeps no checksum of a whole
+//! Not every store knows CRC-64/NVME, which Amazon added at the end of 2024. The first writes show
+//! it. A store that refuses its header or does not return it gets CRC-32C, which Amazon has known
+//! since 2022 and which composes as well. A store that does not know that either gets MD5 (RFC
+//! 1864), which all of them check. MD5 does not compose, so such a store keeps no checksum of a
 //! large object.
 
 use std::{
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{Checksum, Result, checksum::Crc32c};
 
-/// The checksum a write carries, the best first.
+/// Checksum that a write carries, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sum {
     Crc64,
@@ -30,15 +30,14 @@ pub(super) enum Sum {
     Md5,
 }
 
-/// What a store was found to take: the best that was not found wanting, and from `KNOWN` on the one
-/// it was seen to take.
+/// Checksum that a store accepts: the best one not refused, and from `KNOWN` on the confirmed one.
 #[derive(Debug, Default)]
 pub(super) struct Sums(AtomicU8);
 
 const KNOWN: u8 = 8;
 
 impl Sums {
-    /// What to send: the best of which nobody knows that the store doesn't take it.
+    /// Returns the best checksum that the store is not known to reject.
     pub(super) fn preferred(&self) -> Sum {
         match self.0.load(Relaxed) % KNOWN {
             0 => Sum::Crc64,
@@ -51,10 +50,10 @@ impl Sums {
         self.0.load(Relaxed) >= KNOWN
     }
 
-    /// Notes that nothing better than `sum` is taken, or that `sum` itself is. What was found first
-    /// stays.
+    /// Records that nothing better than `sum` is accepted, or that `sum` itself is. The first
+    /// result stays.
     fn note(&self, sum: Sum, is_known: bool) {
-        // Nothing comes behind MD5.
+        // Nothing comes after MD5.
         let known = if is_known || sum == Sum::Md5 {
             KNOWN
         } else {
@@ -65,7 +64,7 @@ impl Sums {
         let _ = self.0.fetch_update(Relaxed, Relaxed, better);
     }
 
-    /// Takes note of the answer to a write that carried `sum`: who understood says it back.
+    /// Records the answer to a write that carried `sum`: a store that understood returns it.
     pub(super) fn learn(&self, sum: Sum, answer: &HeaderMap) {
         match sum.name() {
             Some(name) if answer.contains_key(name) => self.note(sum, true),
@@ -74,8 +73,8 @@ impl Sums {
         }
     }
 
-    /// Makes a write with what the store takes. While that is not known, a store that refuses is
-    /// asked again with the next best.
+    /// Writes with the checksum that the store accepts. While that is unknown, a refused write is
+    /// repeated with the next best.
     pub(super) async fn write<T, F: Future<Output = Result<T>>>(
         &self,
         request: impl Fn(Sum) -> F,
@@ -83,8 +82,8 @@ impl Sums {
         self.write_with(self.preferred(), Sum::next, request).await
     }
 
-    /// As [`Sums::write`], for what belongs to an upload that was begun with `sum`: it takes no
-    /// other but MD5.
+    /// Writes like [`Sums::write`], as part of an upload begun with `sum`, which accepts no other
+    /// but MD5.
     pub(super) async fn write_on<T, F: Future<Output = Result<T>>>(
         &self,
         sum: Sum,
@@ -128,7 +127,7 @@ impl Sum {
         }
     }
 
-    /// The header or trailer in which it is sent and told.
+    /// Returns the header or trailer that carries it.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Self::Crc64 => Some(CHECKSUM),
@@ -137,7 +136,7 @@ impl Sum {
         }
     }
 
-    /// What an upload says it is summed with.
+    /// Returns the algorithm that an upload declares.
     pub(super) fn algorithm(self) -> Option<&'static str> {
         match self {
             Self::Crc64 => Some("CRC64NVME"),
@@ -146,7 +145,7 @@ impl Sum {
         }
     }
 
-    /// The header that makes the store check these bytes.
+    /// Returns the header that makes the store check these bytes.
     pub(super) fn header(self, sum: Checksum, data: &[Bytes]) -> (&'static str, String) {
         match self {
             Self::Crc64 => (CHECKSUM, sum.to_base64()),
@@ -210,7 +209,7 @@ mod tests {
             sums.learn(sums.preferred(), &HeaderMap::new());
             assert_eq!(sums.preferred(), next);
         }
-        // Late answers to what was sent before don't count any more.
+        // Late answers to earlier writes no longer count.
         sums.learn(Sum::Crc64, &answer(CHECKSUM));
         assert_eq!(sums.preferred(), Sum::Md5);
     }

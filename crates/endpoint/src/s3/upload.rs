@@ -1,6 +1,6 @@
-//! A multipart upload, as [`crate::objects::Upload`] continues it.
+//! Multipart upload, as [`crate::objects::Upload`] continues it.
 //!
-//! What a ledger notes of a segment is the ETag the store gave for it: a later run keeps the segments
+//! A ledger notes the ETag that the store returned for each segment: a later run keeps the segments
 //! that the store lists with it.
 
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::{
     outgoing::Outgoing,
 };
 
-/// Segments S3 takes for one object; those of unknown length reach 406 GiB.
+/// Most segments that S3 accepts for one object; those of unknown length reach 406 GiB.
 pub(super) static LIMITS: Limits = Limits {
     segments_max: 10_000,
     growth: &[(1_000, 16), (2_000, 32), (7_000, 48)],
 };
 
-/// Reads a receipt: an ETag, and its CRC-32C where the store keeps that.
+/// Parses a receipt: an ETag, and its CRC-32C if the store keeps that.
 fn etag_of(receipt: &str) -> (&str, Option<Crc32c>) {
     let noted = receipt.rsplit_once('/');
     match noted.and_then(|(etag, sum)| Some((etag, Crc32c::from_hex(sum)?))) {
@@ -37,7 +37,7 @@ fn etag_of(receipt: &str) -> (&str, Option<Crc32c>) {
     }
 }
 
-/// What the segments add up to, where the store keeps that of each.
+/// Returns the CRC-32C of all segments, if the store keeps that of each.
 fn crc32c_of(segments: &[Segment<Stored>]) -> Option<Crc32c> {
     let mut segments = segments.iter();
     segments.try_fold(Crc32c::EMPTY, |sum, segment| {
@@ -46,7 +46,7 @@ fn crc32c_of(segments: &[Segment<Stored>]) -> Option<Crc32c> {
 }
 
 impl Multipart {
-    /// Finds out, once for each endpoint, whether segments can be sent while they are read.
+    /// Probes, once for each endpoint, whether segments can be streamed.
     async fn try_streams(&self) {
         let (client, sum) = (&self.client, self.sum());
         if client.trailing(sum).is_some() {

@@ -39,7 +39,7 @@ pub(super) struct ListedSegment {
     pub size: u64,
 }
 
-/// What a store says of what it put together or copied: an object or a segment.
+/// Store's answer about an object or segment that it assembled or copied.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Made {
@@ -56,7 +56,7 @@ impl Made {
         Checksum::from_base64(self.checksum.as_deref()?)
     }
 
-    /// One that is made of the segments' own is none of bytes, and can't be read.
+    /// Returns the CRC-32C; one that is composed of the segments' checksums can't be parsed.
     pub(super) fn crc32c(&self) -> Option<Crc32c> {
         Crc32c::from_base64(self.crc32c.as_deref()?)
     }
@@ -69,12 +69,12 @@ pub(super) struct Refusal {
     pub code: String,
     #[serde(default)]
     pub message: String,
-    /// Where the bucket is, if it is elsewhere.
+    /// Region of the bucket, if it is elsewhere.
     pub region: Option<String>,
     pub endpoint: Option<String>,
 }
 
-/// The name of the element that all of an answer stands in; empty for what is no XML.
+/// Returns the name of the root element; empty if the answer is no XML.
 pub(super) fn root_of(body: &[u8]) -> &[u8] {
     let mut rest = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     // Stores send spaces while they work, to keep the connection.
@@ -90,7 +90,8 @@ pub(super) fn root_of(body: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Percent-encodes all but RFC 3986's unreserved characters, as SigV4 wants; `/` too unless kept.
+/// Percent-encodes all but RFC 3986's unreserved characters, as SigV4 requires; also `/` unless
+/// kept.
 pub(super) fn encode(text: &str, keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len() + 16);
     for &byte in text.as_bytes() {
@@ -103,7 +104,7 @@ pub(super) fn encode(text: &str, keep_slash: bool) -> String {
     encoded
 }
 
-/// Undoes the encoding of a key in a listing.
+/// Decodes a key in a listing.
 pub(super) fn decode_key(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

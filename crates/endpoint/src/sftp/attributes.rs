@@ -19,7 +19,7 @@ use crate::{
     unkept::Unkept,
 };
 
-/// A clock may go so far ahead of ours, in seconds: a year.
+/// Most seconds by which a clock may be ahead of ours: a year.
 const AHEAD_SECS_MAX: i64 = 366 * 86_400;
 
 /// Largest difference, in seconds, at which a file system rounded a time rather than forgot it.
@@ -92,7 +92,7 @@ impl Remote {
         self.note(untellable(spec.mtime));
     }
 
-    /// Gives a file its permission bits and its time, as far as the file system there keeps them.
+    /// Sets a file's permission bits and time, as far as the file system there keeps them.
     pub(super) async fn dress(&self, path: &FilePath, wanted: Attributes) -> Result<()> {
         let mode = Attributes {
             mtime: None,
@@ -163,7 +163,7 @@ impl Remote {
         }
     }
 
-    /// Gives a link the time that its source has.
+    /// Sets the time of a link.
     pub(super) async fn dress_link(&self, full: &[u8], spec: &FileSpec) -> Result<()> {
         let attributes = attributes_of(None, spec.mtime);
         if attributes.mtime.is_none() {

@@ -61,7 +61,7 @@ impl Remote {
         Ok(figures.get_u64())
     }
 
-    /// Sets the time of a file that is made for it and removed.
+    /// Probes the step by setting the time of a temporary file.
     async fn learn_step_ns(&self, full: &[u8]) -> Result<Option<u32>> {
         let session = self.session().await?;
         let probe = self.partial(full, &new_word());

@@ -1,4 +1,4 @@
-//! Open files on a server: pipelined writes, read back and summed.
+//! Open files on a server: pipelined writes, read back and hashed.
 
 use std::{
     ops::Range,
@@ -31,7 +31,7 @@ use crate::{
     trial::SECOND_NS,
 };
 
-/// Bytes a server copies in one request: nothing else is answered on its connection meanwhile.
+/// Bytes that a server copies in one request: it answers nothing else on its connection meanwhile.
 const COPY_BYTES: u64 = 64 << 20;
 
 /// Path of a file, and the path shown for it: an unfinished copy is shown as the file it becomes.
@@ -65,13 +65,13 @@ impl FilePath {
     }
 }
 
-/// A file that is opened again when the connection was made anew.
+/// File that is reopened on a new connection.
 pub(super) struct OpenFile {
     pub(super) remote: Arc<Remote>,
     pub(super) path: FilePath,
     /// Flags of the first open; afterwards the file must exist and keep its content.
     flags: u32,
-    /// The connection that a small file's bytes take; large ones take those with room.
+    /// Connection for a small file's bytes; large files use those with room.
     home: Option<Lease>,
     opened: Mutex<EachSlot<Opened>>,
     is_made: AtomicBool,
@@ -84,12 +84,12 @@ pub(super) struct Opened {
 }
 
 impl OpenFile {
-    /// Opens a file whose bytes take many connections.
+    /// Opens a file whose bytes use many connections.
     pub(super) async fn open(remote: Arc<Remote>, path: FilePath, flags: u32) -> Result<Self> {
         Self::open_at(remote, path, flags, None).await
     }
 
-    /// Opens a file whose bytes take one connection.
+    /// Opens a file whose bytes use one connection.
     pub(super) async fn open_small(
         remote: Arc<Remote>,
         path: FilePath,
@@ -191,7 +191,7 @@ impl OpenFile {
         self.looked_at(&opened.session.ask(stat).await?)
     }
 
-    /// Reads the answer to FSTAT.
+    /// Parses the answer to FSTAT.
     pub(super) fn looked_at(&self, reply: &Reply) -> Result<Entry> {
         let shown = &self.path.shown;
         match reply {
@@ -237,7 +237,7 @@ impl OpenFile {
         }
     }
 
-    /// Writes pieces at growing offsets with many requests under way; returns the sum.
+    /// Writes pieces at growing offsets with many requests in flight; returns the checksum.
     pub(super) async fn write(&self, start: u64, mut body: ByteStream) -> Result<(Checksum, u64)> {
         let (slot, _lease) = self.place();
         let opened = self.handle_on(slot).await?;
@@ -325,7 +325,7 @@ impl OpenFile {
         }
     }
 
-    /// Reads a range back and compares its sum, unless the rules say not to.
+    /// Reads a range back and compares its checksum, unless the rules forbid it.
     pub(super) async fn verify(&self, range: Range<u64>, sum: Checksum) -> Result<()> {
         if !self.remote.rules.verify || self.sum_of(range).await? == sum {
             return Ok(());
@@ -336,7 +336,7 @@ impl OpenFile {
             .at(Locus::Destination))
     }
 
-    /// Writes, checks, dresses and closes a small file.
+    /// Writes and checks a small file, sets its attributes and closes it.
     pub(super) async fn write_small(
         &self,
         spec: &FileSpec,

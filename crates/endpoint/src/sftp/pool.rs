@@ -19,14 +19,14 @@ use tokio::sync::Mutex;
 use super::{Host, session::Session};
 use crate::Result;
 
-/// Connections to one host. OpenSSH's server begins to refuse at ten that are not logged in yet
-/// (`MaxStartups`), and these log in one after the other.
+/// Most connections to one host. OpenSSH's server begins to refuse at ten that are not logged in
+/// yet (`MaxStartups`), and these log in one after the other.
 const SESSIONS_MAX: usize = 8;
 
-/// Room on a connection before another is made.
+/// Capacity of a connection before another is made.
 const ROOM: usize = 16;
 
-/// A shorter round trip makes a window of 2 MiB carry a gigabyte a second and more.
+/// Round trip below which a window of 2 MiB carries a gigabyte a second and more.
 const NEAR: Duration = Duration::from_millis(2);
 
 /// Processors here that a connection to a near host keeps busy: one encrypts, one reads and sums.
@@ -35,9 +35,9 @@ const PROCESSORS_A_SESSION: usize = 2;
 /// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// A small file, of which many are under way at once.
+    /// Small file, of which many are in flight at once.
     SmallFile,
-    /// A range of a large file.
+    /// Range of a large file.
     Range,
 }
 
@@ -53,7 +53,7 @@ impl Stream {
     }
 }
 
-/// Connections that are worth making to a host so far away, on so many processors.
+/// Returns the number of connections that suits a host at this distance and so many processors.
 fn sessions_worth(round_trip: Option<Duration>, processors: usize) -> usize {
     if is_near(round_trip) {
         (processors / PROCESSORS_A_SESSION).clamp(1, SESSIONS_MAX)
@@ -66,8 +66,8 @@ fn is_near(round_trip: Option<Duration>) -> bool {
     round_trip.is_some_and(|round_trip| round_trip < NEAR)
 }
 
-/// The connections to a host. The first is made at once and serves everything; the others only
-/// carry the bytes of files, and are made when there are streams for them.
+/// Connections to a host. The first is made at once and serves everything; the others only carry
+/// the bytes of files, and are made when there are streams for them.
 pub(super) struct Pool {
     host: Host,
     /// Ciphers to propose instead of those of `ssh`.
@@ -76,7 +76,7 @@ pub(super) struct Pool {
     slots: [Slot; SESSIONS_MAX],
     /// Slots that may be used: fewer after the host refused one more.
     usable: AtomicUsize,
-    /// Held while a slot is chosen, so that two streams don't choose the same.
+    /// Lock during the choice of a slot, so that two streams don't choose the same.
     choosing: std::sync::Mutex<()>,
 }
 
@@ -87,7 +87,7 @@ struct Slot {
     taken: AtomicUsize,
 }
 
-/// A stream's place on a connection.
+/// Place of a stream on a connection.
 pub(super) struct Lease {
     pool: Arc<Pool>,
     slot: usize,

@@ -1,4 +1,4 @@
-//! Final names: an unfinished copy gets its own, and is looked at under it.
+//! Publication: an unfinished copy gets its final name, and is examined under it.
 
 use super::{
     NO_SUCH_FILE, OK,
@@ -81,7 +81,7 @@ impl Remote {
                     _ => Err(self.refusal(&reply, "write", to).at(Locus::Destination)),
                 }
             }
-            // The answer may be lost and not the deed.
+            // The answer may be lost although the rename succeeded.
             Err(error) => match self.has_moved(from, to, |there| is_ours(there, None)).await {
                 Ok(true) => Ok(()),
                 Ok(false) | Err(_) => Err(error),
@@ -90,7 +90,7 @@ impl Remote {
         published.map(|()| self.note_time(spec))
     }
 
-    /// Renames, and looks before and after without waiting for an answer.
+    /// Renames, with a check before and after, without waiting for answers in between.
     async fn rename(
         &self,
         session: &Session,

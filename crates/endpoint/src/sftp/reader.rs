@@ -12,7 +12,7 @@ use crate::{
     endpoint::{Boxed, ByteStream, Entry, Reader},
 };
 
-/// A remote file read by ranges.
+/// Remote file read by ranges.
 pub(super) struct SftpReader {
     file: OpenFile,
     entry: Entry,

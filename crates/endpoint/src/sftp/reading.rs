@@ -21,11 +21,11 @@ use crate::{
     posix::UNTOLD_BYTES_MAX,
 };
 
-/// Requests of one range under way at once: 4 MiB at OpenSSH's limits, which fills a long path.
+/// Most requests of one range in flight: 4 MiB at OpenSSH's limits, which fills a long path.
 pub(super) const REQUESTS_MAX: usize = 16;
 
 impl OpenFile {
-    /// Streams a range with many requests under way.
+    /// Streams a range with many requests in flight.
     pub(super) async fn read(&self, range: Range<u64>) -> Result<ByteStream> {
         let (slot, lease) = self.place();
         let lease = Arc::new(lease);
@@ -163,7 +163,7 @@ impl OpenFile {
             .at(Locus::Source))
     }
 
-    /// Fails unless size and mtime are those of `entry`, and nothing lies behind its last byte.
+    /// Fails unless size and mtime are those of `entry`, and nothing comes after its last byte.
     pub(super) async fn confirm(&self, entry: &Entry) -> Result<()> {
         if self.ends_as(entry).await? {
             return Ok(());
@@ -177,7 +177,7 @@ impl OpenFile {
     /// Returns whether nothing follows the last byte of a file that still looks like `entry`.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] if it looks otherwise.
+    /// [`ErrorKind::Changed`] if it differs.
     pub(super) async fn ends_as(&self, entry: &Entry) -> Result<bool> {
         let Opened { session, handle } = self.handle().await?;
         let mut batch = Batch::new(&session);

@@ -37,7 +37,7 @@ pub(super) struct Remote {
     pub(super) pool: Arc<Pool>,
     /// Round-trip time, from the first answer.
     pub(super) round_trip: Option<Duration>,
-    /// The server copies among its own files.
+    /// True if the server copies among its own files.
     pub(super) copies: bool,
     /// Counts of what files arrived without.
     pub(super) unkept: UnkeptCount,
@@ -148,7 +148,7 @@ impl Remote {
     }
 
     pub(super) async fn is_full(&self, full: &[u8]) -> bool {
-        /// Less free space than this, in bytes, explains a failed write.
+        /// Free space below which a failed write is explained, in bytes.
         const FREE_BYTES_MIN: u64 = 1 << 20;
         use bytes::Buf;
         let Ok(session) = self.session().await else {
@@ -179,7 +179,7 @@ impl Remote {
     /// Returns the entry of a file, as the server reports it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for a file whose size it does not tell.
+    /// [`ErrorKind::Unsupported`] for a file whose size it does not report.
     pub(super) fn entry(
         &self,
         name: Vec<u8>,
@@ -248,7 +248,7 @@ impl Remote {
         }
     }
 
-    /// Makes a symbolic link, replacing one that is there.
+    /// Makes a symbolic link, replacing an existing one.
     pub(super) async fn make_link(
         &self,
         full: &[u8],
@@ -260,7 +260,7 @@ impl Remote {
         let (clear, removed) = tokio::join!(self.refuse_special(full), removing);
         clear?;
         removed?;
-        // OpenSSH takes the target first, against the draft (PROTOCOL, section 4.1).
+        // OpenSSH expects the target first, against the draft (PROTOCOL, section 4.1).
         let request = Request::new(SYMLINK).string(target).string(&partial);
         match self.ask(request).await? {
             Reply::Status { code: OK, .. } => {}
@@ -385,7 +385,7 @@ impl Remote {
         published
     }
 
-    /// Lets the server copy `from` to `full`.
+    /// Makes the server copy `from` to `full`.
     pub(super) async fn copy(
         self: &Arc<Self>,
         from: &[u8],

@@ -35,7 +35,7 @@ use crate::{
 /// Time without an answer after which the connection counts as dead.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Longest to wait for a connection: a slow handshake through a jump host.
+/// Timeout of a connection: a slow handshake through a jump host.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(45);
 
 /// Batches of requests waiting to be written: 8 MiB of payload at most if each is one write.
@@ -44,14 +44,14 @@ const QUEUED_BATCHES: usize = 32;
 /// Bytes read ahead of a packet. Few, since they are copied once more.
 const AHEAD_BYTES: usize = 16 << 10;
 
-/// Bytes a pipe to `ssh` is to hold: without more room than the usual 64 KiB, each request wakes
-/// both sides several times. The most that Linux gives everybody.
+/// Capacity of a pipe to `ssh` in bytes: with the default of 64 KiB each request wakes both sides
+/// several times. The most that Linux allows every user.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Longest packet believed, in bytes: OpenSSH's own limit.
+/// Longest packet accepted, in bytes: OpenSSH's own limit.
 const PACKET_BYTES_MAX: usize = 256 << 10;
 
-/// Packets from so many bytes on are read into blocks of memory that are used again.
+/// Size from which packets are read into reusable blocks of memory.
 const BLOCK_FROM: usize = 128 << 10;
 
 /// Payload accepted by a server that does not report its limits (draft-ietf-secsh-filexfer-02,
@@ -63,7 +63,7 @@ const SHOWN_MAX: usize = 80;
 
 type Waiting = Mutex<HashMap<u32, oneshot::Sender<Reply>>>;
 
-/// A connection. Dead connections stay dead.
+/// Connection. Dead connections stay dead.
 pub(super) struct Session {
     queue: mpsc::Sender<Vec<Bytes>>,
     waiting: Arc<Waiting>,
@@ -74,10 +74,10 @@ pub(super) struct Session {
     pub write_bytes_max: u32,
     pub posix_rename: bool,
     pub statvfs: bool,
-    /// The server flushes a file to its disk when asked.
+    /// True if the server flushes a file to its disk on request.
     pub fsync: bool,
     pub copy_data: bool,
-    /// The server sets attributes of links themselves.
+    /// True if the server sets attributes of links themselves.
     pub lsetstat: bool,
     /// Round-trip time of a small request.
     pub round_trip: Option<Duration>,
@@ -161,7 +161,7 @@ impl Session {
             self.round_trip = Some(clock::now().saturating_duration_since(asked));
             limits.advance(8);
             let cap = |limit: u64| {
-                // Room for the packet's own fields within the longest packet.
+                // The packet's own fields need room within the longest packet.
                 let payload_max = PACKET_BYTES_MAX as u64 - 1024;
                 u32::try_from(limit.min(payload_max)).unwrap_or(PAYLOAD_BYTES_DEFAULT)
             };
@@ -190,7 +190,7 @@ impl Session {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] when the connection breaks; [`ErrorKind::TimedOut`].
+    /// [`ErrorKind::Unreachable`] if the connection breaks; [`ErrorKind::TimedOut`].
     pub(super) async fn ask(&self, request: Request) -> Result<Reply> {
         self.send(request).await?.reply().await
     }
@@ -198,7 +198,7 @@ impl Session {
     /// Sends a request after those sent before: the server works in that order.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] when the connection broke.
+    /// [`ErrorKind::Unreachable`] if the connection broke.
     pub(super) async fn send(&self, request: Request) -> Result<Asked<'_>> {
         let mut batch = Batch::new(self);
         let asked = batch.add(request);
@@ -221,7 +221,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds one; its answer comes after the batch was sent.
+    /// Adds a request; its answer comes after the batch was sent.
     pub(super) fn add(&mut self, request: Request) -> Asked<'a> {
         let session = self.session;
         let id = session.next_id.fetch_add(1, Relaxed);
@@ -236,10 +236,10 @@ impl<'a> Batch<'a> {
         Asked { ticket, receiver }
     }
 
-    /// Sends them after all that was sent before.
+    /// Sends them after all earlier ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] when the connection broke.
+    /// [`ErrorKind::Unreachable`] if the connection broke.
     pub(super) async fn send(self) -> Result<()> {
         if self.session.is_dead() {
             return Err(self.session.broken());
@@ -249,7 +249,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A request whose answer is to come.
+/// Pending request.
 pub(super) struct Asked<'a> {
     ticket: Ticket<'a>,
     receiver: oneshot::Receiver<Reply>,
@@ -273,7 +273,7 @@ impl Asked<'_> {
     }
 }
 
-/// Forgets a request whose asker is gone.
+/// Guard that forgets a request whose caller is gone.
 struct Ticket<'a> {
     session: &'a Session,
     id: u32,
@@ -299,7 +299,7 @@ fn command(host: &Host, ciphers: Option<&str>) -> Command {
     command
 }
 
-/// Why there is no server.
+/// Reason why there is no server.
 enum NoServer {
     /// The server hung up.
     Ended,
@@ -411,7 +411,7 @@ async fn write_all(mut input: ChildStdin, mut queued: mpsc::Receiver<Vec<Bytes>>
     }
 }
 
-/// Pieces that are written in a row, as many in one call as the system takes.
+/// Pieces that are written in a row, as many in one call as the system accepts.
 struct Row(VecDeque<Bytes>);
 
 impl Buf for Row {

@@ -12,7 +12,7 @@ use crate::{
     endpoint::{FileSpec, new_word},
 };
 
-/// An unfinished copy that was opened.
+/// Open unfinished copy.
 pub(super) struct Unfinished {
     pub(super) file: OpenFile,
     pub(super) partial: Vec<u8>,

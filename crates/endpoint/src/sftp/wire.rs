@@ -46,10 +46,10 @@ const ATTR_MODE: u32 = 4;
 const ATTR_TIMES: u32 = 8;
 const ATTR_EXTENDED: u32 = 0x8000_0000;
 
-/// Names of one directory packet that are believed.
+/// Most names accepted of one directory packet.
 const NAMES_MAX: u32 = 100_000;
 
-/// A request being written: everything but the length and the id.
+/// Request being written: everything but the length and the id.
 pub(super) struct Request {
     kind: u8,
     body: BytesMut,
@@ -131,7 +131,8 @@ impl Attributes {
             out.put_u32(mode);
         }
         if let Some(mtime) = self.mtime {
-            // Both times or none, says the protocol. It counts as read now: purges go by that.
+            // The protocol requires both times or none. The access time becomes now, since purges
+            // go by that.
             out.put_u32(u32::try_from(clock::unix_secs()).unwrap_or(mtime));
             out.put_u32(mtime);
         }
@@ -180,7 +181,7 @@ impl Attributes {
     }
 }
 
-/// A server's answer.
+/// Answer of a server.
 #[derive(Debug)]
 pub(super) enum Reply {
     Status { code: u32, message: String },

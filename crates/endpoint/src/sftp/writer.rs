@@ -1,4 +1,4 @@
-//! Large files written to a server: segments at any offset, noted here, renamed when all are there.
+//! Writing of large files: segments at any offset, noted here, renamed when all are stored.
 
 use std::{
     ops::Range,
@@ -25,7 +25,7 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 /// Receipt in the ledger: a server gives none for what it holds.
 const RECEIPT: &str = "-";
 
-/// A large file being written to a server.
+/// Large file being written to a server.
 pub(super) struct SftpWriter {
     file: OpenFile,
     full: Vec<u8>,
@@ -49,7 +49,8 @@ fn ledger_path(remote: &Remote, full: &[u8], spec: &FileSpec) -> PathBuf {
     state_folder().join(format!("sftp-{}", &hasher.finalize().to_hex()[..32]))
 }
 
-/// Writes a segment of the draft that another process began, and says its checksum and its receipt.
+/// Writes a segment of the draft that another process began, and returns its checksum and its
+/// receipt.
 pub(super) async fn write_lent(
     remote: &Arc<Remote>,
     full: &[u8],
@@ -66,7 +67,7 @@ pub(super) async fn write_lent(
     Ok((sum, RECEIPT.to_owned()))
 }
 
-/// Writes a segment, and sees that the server holds it.
+/// Writes a segment, and checks that the server holds it.
 async fn write_segment(
     file: &OpenFile,
     range: &Range<u64>,
@@ -91,7 +92,7 @@ pub(super) fn adopt(remote: &Remote, full: &[u8], spec: &FileSpec, note: &str) -
 }
 
 impl SftpWriter {
-    /// Continues the unfinished copy of the same source, or starts one.
+    /// Continues the unfinished copy of this source, or starts one.
     pub(super) async fn start(
         remote: Arc<Remote>,
         full: Vec<u8>,

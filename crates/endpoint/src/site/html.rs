@@ -40,7 +40,7 @@ const NAMED: [(&str, char); 36] = [
     ("verbar", '|'),
 ];
 
-/// Longest name or number of a sign, in bytes.
+/// Longest name or number of a character, in bytes.
 const NAME_BYTES_MAX: usize = 10;
 
 /// Resolves the escapes of an attribute. A broken escape stays as it is.

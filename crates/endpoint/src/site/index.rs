@@ -25,7 +25,7 @@ const SECONDS_END: i64 = 100_000_000_000;
 /// Entries of one page of a listing.
 const PAGE_ENTRIES: usize = 512;
 
-/// A line of nginx's index with `autoindex_format json`.
+/// Line of nginx's index with `autoindex_format json`.
 #[derive(Debug, Deserialize)]
 struct Line {
     name: String,
@@ -125,7 +125,7 @@ impl Listing for SiteListing {
 
 /// Returns the entries of an index in JSON, and whether it reports all sizes.
 fn lines_of(text: &[u8]) -> Option<(Vec<Entry>, bool)> {
-    // Names are bytes, and servers write them as they are.
+    // Names are bytes, and servers write them unchanged.
     let is_text = std::str::from_utf8(text).is_ok();
     let lines: Vec<Line> = match is_text {
         true => serde_json::from_slice(text).ok()?,
@@ -207,7 +207,7 @@ fn is_cut(page: &[u8], has_end: bool) -> bool {
 /// are included: the caller reports them as left out.
 ///
 /// # Errors
-/// Why that would not be all of it, and what to try.
+/// The reason why the list would be incomplete, and a hint.
 fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static str)> {
     let page = String::from_utf8_lossy(page);
     let folder = Folder::of(from);
@@ -260,11 +260,11 @@ fn asks_for_more(query: &str) -> bool {
     })
 }
 
-/// A link to something below a folder.
+/// Link to something below a folder.
 struct Link {
     name: Vec<u8>,
     kind: Kind,
-    /// The file whose view it is, or the directory that it lies in.
+    /// File whose view it is, or the directory in which it lies.
     inside: Option<Vec<u8>>,
 }
 
@@ -424,7 +424,7 @@ fn href_of(text: &str) -> (Option<&str>, &str) {
             return (link, rest);
         }
         let ends = |c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/');
-        // A name has one character at least, so that this comes to an end.
+        // A name has at least one character, so that this ends.
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let end = rest[first..].find(ends).map_or(rest.len(), |at| first + at);
         let (name, after) = rest.split_at(end);
@@ -447,7 +447,7 @@ fn href_of(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Reads a page, for [`crate::fuzzing`].
+/// Parses a page, for [`crate::fuzzing`].
 pub(crate) fn try_index(data: &[u8]) {
     let page = Bytes::copy_from_slice(data);
     let from = Uri::from_static("http://server/folder/");

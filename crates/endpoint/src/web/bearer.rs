@@ -26,7 +26,7 @@ const LOOKED_AT_AFTER: Duration = Duration::from_secs(60);
 /// Longest time the program may take: it may ask others.
 const PRINTS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Longest token, in bytes: more is no header.
+/// Longest token, in bytes: a longer one is no header.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
 /// Source of a bearer token.
@@ -36,7 +36,7 @@ pub(crate) enum TokenSource {
     Fixed(Secret),
     /// A file that another program rewrites.
     File(PathBuf),
-    /// A program with its arguments, which prints one.
+    /// Program with its arguments, which prints a token.
     Command(Vec<String>),
     /// A refresh token, and the service that issues tokens for it.
     Grant(Arc<Account>),
@@ -48,7 +48,7 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A bearer token of now.
+/// Current bearer token.
 pub(crate) struct Bearer {
     source: TokenSource,
     held: Mutex<Held>,
@@ -58,7 +58,7 @@ pub(crate) struct Bearer {
 struct Held {
     header: Option<HeaderValue>,
     good_until: Option<Instant>,
-    /// The one that came with the last token, which counts instead of the first.
+    /// Refresh token that came with the last token, and replaces the first.
     refresh: Option<Secret>,
 }
 
@@ -79,7 +79,7 @@ impl Bearer {
     /// Returns the tokens of a source.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a fixed one that makes no header.
+    /// [`ErrorKind::Invalid`] for a fixed one that is no valid header.
     pub(crate) fn new(source: TokenSource) -> Result<Self> {
         if let TokenSource::Fixed(token) = &source {
             header_of(token)?;
@@ -93,9 +93,9 @@ impl Bearer {
     /// Returns the header with the present token.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] where none can be had.
+    /// [`ErrorKind::Unauthenticated`] if none is available.
     pub(crate) async fn header(&self, web: &Web) -> Result<HeaderValue> {
-        // Held while one is fetched, so that one request fetches it for all.
+        // Held while a token is fetched, so that one request fetches it for all.
         let mut held = self.held.lock().await;
         let is_good = held.good_until.is_none_or(|until| until > clock::now());
         if let Some(header) = held.header.as_ref().filter(|_| is_good) {
@@ -244,7 +244,7 @@ mod tests {
         let shown = HeaderValue::from_static("Bearer one");
         assert!(bearer.forget(&shown).await);
         assert_eq!(token(&bearer).await, "Bearer two");
-        // Refused before the other was there.
+        // Refused before the other existed.
         assert!(bearer.forget(&shown).await);
         assert_eq!(token(&bearer).await, "Bearer two");
         std::fs::write(&path, " \n").unwrap();

@@ -1,4 +1,4 @@
-//! Bodies of requests: pieces that are there, or a stream that is still coming.
+//! Bodies of requests: pieces in memory, or a stream.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ use crate::{
 /// Progress of a body while it is sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch {
-    /// Bytes handed to the connection.
+    /// Bytes passed to the connection.
     pub sent: Arc<AtomicU64>,
     broken: Arc<Mutex<Option<Error>>>,
 }
@@ -57,7 +57,7 @@ impl Sent {
         Self::pieces(Vec::new())
     }
 
-    /// Pieces that are sent as they are.
+    /// Creates a body of pieces that are sent unchanged.
     pub(crate) fn pieces(pieces: Vec<Bytes>) -> Self {
         Self {
             left: pieces.iter().map(|piece| piece.len() as u64).sum(),
@@ -123,7 +123,7 @@ impl Sent {
         }
     }
 
-    /// Bytes that are still to be sent.
+    /// Returns the number of bytes still to be sent.
     pub(crate) fn len(&self) -> u64 {
         self.left
     }
@@ -149,7 +149,7 @@ impl fmt::Debug for Sent {
     }
 }
 
-/// The source of a body broke; why is in its [`Watch`].
+/// Error for a body whose source broke; its [`Watch`] has the reason.
 #[derive(Debug)]
 pub(crate) struct BrokenSource;
 

@@ -1,4 +1,4 @@
-//! The way to servers over HTTP that are no stores: services, providers, collectors.
+//! Connections to servers over HTTP that are no stores: services, providers, collectors.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::ClientConfig;
 
-/// The way to servers that speak TLS or plain HTTP.
+/// Connector to servers that speak TLS or plain HTTP.
 pub type WebConnector = HttpsConnector<HttpConnector>;
 
 /// Returns a connector to servers that speak TLS, as [`web_tls`](crate::web_tls) sets it up, or

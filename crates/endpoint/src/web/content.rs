@@ -34,7 +34,7 @@ const NO_CODINGS: [&str; 8] = [
     "aws-chunked",
 ];
 
-/// Refuses a success that holds no file: one that puts us off, and one that a proxy changed.
+/// Refuses a success without a file: a deferral, and an answer that a proxy changed.
 ///
 /// # Errors
 /// [`ErrorKind::Busy`] for 202; [`ErrorKind::Unsupported`] for any other but 200 and 206.

@@ -1,4 +1,4 @@
-//! Bodies that wait until a server takes them (`Expect: 100-continue`, RFC 9110, section 10.1.1).
+//! Bodies that wait until a server accepts them (`Expect: 100-continue`, RFC 9110, section 10.1.1).
 //!
 //! The doors of grid storage (dCache, XRootD, EOS, Pelican) answer a write with the address of
 //! another host. A body that waits here until then is sent once, and to that host alone.
@@ -22,7 +22,7 @@ const THOUGHT_MAX: Duration = Duration::from_secs(3);
 enum Step {
     /// No answer yet.
     Waiting,
-    /// The server wants the body.
+    /// Body wanted by the server.
     Wanted,
     /// The server did not answer in time, and gets the body.
     Unheard,
@@ -55,7 +55,7 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the body go: the server wants it.
+    /// Releases the body: the server wants it.
     pub(super) fn open(&self) {
         let mut state = self.state();
         if state.step == Step::Waiting {
@@ -100,10 +100,10 @@ impl Gate {
     }
 }
 
-/// The side of a gate on which a connection waits.
+/// Side of a gate on which a connection waits.
 pub(super) struct Waiting {
     gate: Gate,
-    /// Runs from when the connection could send.
+    /// Timer from when the connection could send.
     thought: Option<Pin<Box<Sleep>>>,
 }
 

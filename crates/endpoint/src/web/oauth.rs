@@ -26,7 +26,7 @@ const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 /// Lifetime of an assertion: Google accepts no more than an hour.
 const ASSERTED_FOR_S: u64 = 3600;
 
-/// A token is renewed so long before it ends: a request that has it may take a while.
+/// Time before a token's end at which it is renewed: a request with it may take a while.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 
 /// Longest time the token service may take.
@@ -41,7 +41,7 @@ pub(crate) struct Account {
 
 /// Credentials shown for a token.
 pub(crate) enum Grant {
-    /// An assertion that a service account signs.
+    /// Assertion that a service account signs.
     Signed {
         email: String,
         key_id: Option<String>,
@@ -65,7 +65,7 @@ impl Grant {
     }
 }
 
-/// A token and until when it is to be used.
+/// Token and the time until which it is used.
 pub(crate) struct Token {
     pub secret: Secret,
     pub good_until: Instant,
@@ -86,7 +86,7 @@ pub(crate) fn signing_key(pem: &Secret) -> Option<Arc<dyn SigningKey>> {
 /// replaced.
 ///
 /// # Errors
-/// [`ErrorKind::Unauthenticated`] where the service gives none; as [`Web::send`].
+/// [`ErrorKind::Unauthenticated`] if the service gives none; errors of [`Web::send`].
 pub(crate) async fn fetch(web: &Web, account: &Account, refresh: Option<&Secret>) -> Result<Token> {
     let about = About {
         operation: "get a token from",

@@ -24,7 +24,7 @@ use crate::{
     endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
 };
 
-/// Files up to this size are read in one request.
+/// Largest file that is read in one request.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
 /// Longest file without a reported length that is read to learn it, in bytes: it is read twice
@@ -36,7 +36,7 @@ const UNKNOWN: u8 = 0;
 const RANGES: u8 = 1;
 const NO_RANGES: u8 = 2;
 
-/// The files of a web server, to read from.
+/// Files of a read-only web server.
 pub(crate) struct Pages {
     pub place: Place,
     ranges: AtomicU8,
@@ -55,7 +55,7 @@ impl Pages {
         self.ranges.load(Relaxed) != NO_RANGES
     }
 
-    /// Opens a file that `entry` describes.
+    /// Opens the file of `entry`.
     pub(crate) fn reader(self: &Arc<Self>, path: &[u8], entry: Entry) -> Arc<dyn Reader> {
         Arc::new(PageReader {
             pages: Arc::clone(self),
@@ -108,7 +108,7 @@ impl Pages {
         }
     }
 
-    /// Asks for the first byte.
+    /// Requests the first byte.
     async fn look_by_reading(&self, path: &[u8], about: &About) -> Result<Option<Entry>> {
         let call = Call::new("GET", self.place.target(path), about.clone());
         let call = call
@@ -135,7 +135,7 @@ impl Pages {
                     Some(size) => size,
                     None => counted(response, about).await?,
                 };
-                // A small page that is made anew says nothing of files.
+                // A small generated page says nothing about files.
                 if told.is_some() || size > WHOLE_BYTES_MAX {
                     self.ranges.store(NO_RANGES, Relaxed);
                 }
@@ -191,7 +191,7 @@ impl Pages {
         cut(response, &range, entry.size, about)
     }
 
-    /// Asks for bytes of a file.
+    /// Requests bytes of a file.
     async fn content(&self, call: Call, path: &[u8]) -> Result<Response<Incoming>> {
         let about = call.about.clone();
         let response = self.place.ask(call).await?;
@@ -328,7 +328,7 @@ fn has_md5(headers: &HeaderMap, data: &[Bytes]) -> bool {
     reqsign_core::hash::base64_encode(&md5.finalize()) == wanted.trim()
 }
 
-/// A file of a web server, read by ranges.
+/// File of a web server, read by ranges.
 struct PageReader {
     pages: Arc<Pages>,
     path: Vec<u8>,

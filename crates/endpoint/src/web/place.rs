@@ -1,4 +1,4 @@
-//! A path on a web server, with the credentials for it.
+//! Paths on web servers, with the credentials for them.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ use crate::{
     reach::Reach,
 };
 
-/// Redirections followed in a row: as many as RFC 7231 once advised, and enough.
+/// Most redirects followed in a row: as many as RFC 7231 once advised.
 const REDIRECTS_MAX: u32 = 5;
 
 /// Longest reported excerpt of an error page, in characters.
@@ -38,19 +38,19 @@ const UNKNOWN: u8 = 0;
 const WRITES: u8 = 1;
 const SILENT: u8 = 2;
 
-/// A path on a web server.
+/// Path on a web server.
 #[derive(Debug)]
 pub(crate) struct Place {
     web: Web,
     /// Scheme as people wrote it: `https`, `webdav`.
     scheme: &'static str,
-    /// `https://host:port`.
+    /// Origin `https://host:port`.
     origin: String,
-    /// Absolute, without a slash at the end; empty for the root.
+    /// Absolute path without a slash at the end; empty for the root.
     root: Vec<u8>,
-    /// The root was written with a slash at its end.
+    /// True if the root was written with a slash at its end.
     slash: bool,
-    /// A signed address works for this path alone, and is a secret.
+    /// Query of a signed address, which is valid for this path only, and a secret.
     query: Option<String>,
     credentials: Credentials,
     /// Hosts that get the credentials too if the server redirects to them.
@@ -61,7 +61,7 @@ pub(crate) struct Place {
 /// A request to a server.
 pub(crate) struct Call {
     pub method: &'static str,
-    /// The path and query of the request.
+    /// Path and query of the request.
     pub target: String,
     pub headers: Vec<(&'static str, String)>,
     pub body: Sent,
@@ -240,7 +240,7 @@ impl Place {
             if let Some(gate) = &gate {
                 self.learn(gate, hop == 0 && next.is_none());
             }
-            // A token may have ended while its request waited.
+            // A token may have expired while its request waited.
             let is_refused = status == StatusCode::UNAUTHORIZED && !is_renewed;
             if let Some(shown) = shown.filter(|_| is_refused)
                 && next.is_none()
@@ -252,7 +252,7 @@ impl Place {
                     (body, is_renewed) = (left, true);
                     continue;
                 }
-                // The next attempt has another one.
+                // The next attempt uses a new one.
                 let error = about.fail(ErrorKind::Busy);
                 return Err(error.cause("the token has ended"));
             }

@@ -22,7 +22,7 @@ struct Span {
     size: Option<u64>,
 }
 
-/// Returns the bytes of `range` out of the answer to a request for it, of a file of `size` bytes.
+/// Returns the bytes of `range` from the answer to a request for it, of a file of `size` bytes.
 ///
 /// # Errors
 /// [`ErrorKind::Changed`] if the file has another size now. [`ErrorKind::Other`] if the answer
@@ -110,7 +110,7 @@ pub(crate) fn size_behind(headers: &HeaderMap) -> Option<u64> {
     span_of(headers)?.size
 }
 
-/// Reads how long the body of an answer is, or, after HEAD, would be.
+/// Returns the length of an answer's body or, after HEAD, its would-be length.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     text_of(headers, "content-length")?.parse().ok()
 }
@@ -118,7 +118,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// Reads the file size from the answer to HEAD.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] if the answer tells none: a missing size is not zero.
+/// [`ErrorKind::Unsupported`] if the answer has none: a missing size is not zero.
 pub(crate) fn told_size(headers: &HeaderMap, about: &About) -> Result<u64> {
     content_length(headers).ok_or_else(|| {
         about

@@ -18,7 +18,7 @@ pub(crate) fn quoted(etag: &str) -> String {
     }
 }
 
-/// Percent-encodes all but RFC 3986's unreserved characters; `/` too unless kept.
+/// Percent-encodes all but RFC 3986's unreserved characters; also `/` unless kept.
 pub fn encode(text: &[u8], keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len() + 16);
     for &byte in text {
@@ -31,7 +31,7 @@ pub fn encode(text: &[u8], keep_slash: bool) -> String {
     encoded
 }
 
-/// Undoes percent-encoding; `None` for a broken escape.
+/// Decodes percent-encoding; `None` for a broken escape.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

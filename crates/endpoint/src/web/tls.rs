@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, Result, config::read_small_file};
 /// and those of `ca_file`.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a file without certificates; the system's.
+/// [`ErrorKind::Invalid`] for a file without certificates; the system's errors.
 pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig> {
     client_config_of(DEFAULT_VERSIONS, ca_file)
 }

@@ -35,7 +35,7 @@ impl Shelf {
     /// only have accepted the request, or an intermediary may have answered.
     ///
     /// # Errors
-    /// Also where only a part was done (RFC 4918, section 11.1).
+    /// Fails also if only some of it was done (RFC 4918, section 11.1).
     pub(super) async fn command(&self, call: Call) -> Result<StatusCode> {
         let about = call.about.clone();
         let response = self.place().ask(call).await?;
@@ -127,7 +127,7 @@ impl Shelf {
                 let error = about.fail(ErrorKind::Busy);
                 Err(error.cause("the server has not given it its name yet"))
             }
-            // Asked again after a lost answer, a server finds nothing to move.
+            // On a retry after a lost answer, a server finds nothing to move.
             Err(error) if is_lost(&error) || was_lost && error.kind() == ErrorKind::NotFound => {
                 match self.has_moved(partial, full, size, replaced.as_ref()).await {
                     Ok(true) => Ok(()),

@@ -24,7 +24,7 @@ const PAGE_ENTRIES: usize = 512;
 const QUESTIONS_AT_ONCE: usize = 16;
 
 impl Shelf {
-    /// Starts to ask for properties; `None` when nothing is there.
+    /// Starts a request for properties; `None` if nothing is there.
     pub(super) async fn find(&self, full: &[u8], depth: &'static str) -> Result<Option<Found>> {
         let (operation, slash) = match depth {
             "0" => ("look at", ""),
@@ -95,7 +95,7 @@ fn is_gone(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
-/// The answer to a question for properties, while it comes.
+/// Answer to a property request, while it arrives.
 pub(super) struct Found {
     body: ByteStream,
     cutter: Cutter,
@@ -127,7 +127,7 @@ impl Found {
 pub(super) struct WebDavListing {
     pub shelf: Arc<Shelf>,
     pub found: Found,
-    /// The full path of the directory.
+    /// Full path of the directory.
     pub full: Vec<u8>,
 }
 

@@ -11,7 +11,7 @@ pub(super) const QUESTION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
     <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/>\
     </prop></propfind>";
 
-/// Longest description of one file believed, in bytes: a name of 4 KiB, escaped, and room.
+/// Longest description of one file accepted, in bytes: a name of 4 KiB, escaped, and a margin.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Deserialize)]
@@ -53,11 +53,11 @@ struct ResourceType {
     collection: Option<serde::de::IgnoredAny>,
 }
 
-/// Cuts a stream of XML into its `response` elements.
+/// Divider of an XML stream into its `response` elements.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     buffer: Vec<u8>,
-    /// Before this nothing ends.
+    /// Offset before which nothing ends.
     searched: usize,
 }
 
@@ -117,7 +117,7 @@ impl Cutter {
             }
             from = end;
         }
-        // The name may be torn by the end of the buffer.
+        // The name may be cut by the end of the buffer.
         self.searched = self.buffer.len().saturating_sub(NAME.len());
         None
     }
@@ -235,7 +235,7 @@ fn path_of(href: &str) -> Vec<u8> {
     path
 }
 
-/// Reads an answer in steps, for [`crate::fuzzing`].
+/// Parses an answer in steps, for [`crate::fuzzing`].
 pub(crate) fn try_listing(data: &[u8]) {
     let Some((&step, body)) = data.split_first() else {
         return;

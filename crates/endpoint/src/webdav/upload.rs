@@ -1,4 +1,4 @@
-//! Writing to a WebDAV server: one stream a file, under a hidden name until it is whole.
+//! Writing to a WebDAV server: one stream per file, under a hidden name until it is complete.
 
 use std::{
     ops::Range,
@@ -214,7 +214,7 @@ impl Shelf {
         Ok((sum, keeps_time))
     }
 
-    /// Puts a body under a hidden name.
+    /// Uploads a body under a hidden name.
     async fn send_body(&self, hidden: &Hidden, spec: &FileSpec, body: Sent) -> Result<Taken> {
         let about = hidden.about.clone();
         let mut call = Call::new("PUT", target(&hidden.partial), about)
@@ -223,7 +223,8 @@ impl Shelf {
             .body(body);
         let is_nginx = self.is_nginx().await?;
         if let Some(mtime) = spec.mtime {
-            // ownCloud and its kin take the time from here, nginx from the date of the request.
+            // ownCloud and its relatives read the time from here, nginx from the date of the
+            // request.
             call = call.header("x-oc-mtime", mtime.secs.to_string());
             if is_nginx {
                 call = call.header("date", dates::show_http(mtime));
@@ -306,7 +307,7 @@ fn compare(hidden: &Hidden, taken: &Taken, tally: &Tally) -> Result<()> {
     Err(error.cause("the server stored bytes with another checksum than those sent"))
 }
 
-/// A file on its way.
+/// File being uploaded.
 pub(super) struct Upload {
     shelf: Arc<Shelf>,
     full: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What Azure Blob Storage wants of who comes, and what it refuses.
+//! Requirements of Azure Blob Storage for requests, and its refusals.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -203,7 +203,7 @@ async fn names_azure_would_change_are_refused() {
     }
 }
 
-/// More than the 5,000 names of a page.
+/// Number of names, more than the 5,000 of a page.
 const MANY: usize = 5_050;
 
 async fn names_of(endpoint: &Arc<dyn Endpoint>, marked: bool) -> Vec<(Vec<u8>, Kind)> {
@@ -249,7 +249,7 @@ async fn a_listing_goes_on_where_its_mark_was_left() {
     a_page_ahead_waits_for_its_place(&server).await;
 }
 
-/// Where one request may be under way, a page is not asked for while a file is read.
+/// Checks that with a single request allowed, no page is requested while a file is read.
 async fn a_page_ahead_waits_for_its_place(server: &AzureServer) {
     let mask = StoreMask::start(server.address(), StoreLooks::Same).unwrap();
     let direct = format!("http://{}", server.address());
@@ -274,11 +274,11 @@ async fn a_page_ahead_waits_for_its_place(server: &AzureServer) {
         "two were under way at once"
     );
     mask.hold_answers(false);
-    // Who reads gets the place of the first page, before the second one.
+    // The reader gets the place of the first page, before the second one.
     let body = reading.await.unwrap();
     let (page, mut listing) = first.join_next().await.unwrap().unwrap();
     assert!(page.unwrap().len() < MANY, "it is one page");
-    // Time in which the second page could be asked for.
+    // Time in which the second page could be requested.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let asked = mask.requests() - before;
     assert_eq!(asked, 2, "a page was asked for while a file was read");

@@ -1,4 +1,4 @@
-//! Every endpoint passes the one suite, against real servers.
+//! Conformance of every endpoint to the common suite, against real servers.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ async fn minio_passes_the_suite() {
     a_store_passes_the_suite(&store(&server)).await;
 }
 
-/// What a large file teaches about a store: the checksums it keeps, and whether segments are sent
-/// while they are read.
+/// Returns the capabilities that a large file reveals about a store: the checksums it keeps, and
+/// whether segments are streamed.
 async fn learned(s3: &dyn Endpoint) -> (&'static [&'static str], bool) {
     let spec = FileSpec {
         size: 9 << 20,
@@ -70,7 +70,7 @@ async fn learned(s3: &dyn Endpoint) -> (&'static [&'static str], bool) {
     let sum = writer.write(0, 0..8 << 20, body).await.unwrap();
     assert_eq!(sum, Checksum::of(&segment));
     writer.discard().await;
-    // A store that says nothing is sent another checksum with each write, until none is left.
+    // A store that reports nothing gets another checksum with each write, until none is left.
     let (spec, sum) = (FileSpec { size: 1, ..spec }, Checksum::of(b"x"));
     let data = vec![Bytes::from_static(b"x")];
     s3.put(b"small", &spec, data, sum).await.unwrap();
@@ -121,7 +121,7 @@ async fn s3_without_new_checksums_passes_the_suite() {
         };
         let below = format!("{looks:?}");
         let s3 = s3::open_store(S3Server::BUCKET, &below, &old).unwrap();
-        // The first write tells; the suite's checks are those of what was found.
+        // The first write decides; the suite's checks depend on its result.
         learned(&*s3).await;
         passes_the_suite(s3).await;
     }
@@ -197,7 +197,7 @@ async fn s3_over_tls_trusts_the_authority_of_its_profile() {
     assert!(error.to_string().contains("ca_file"), "{error}");
 }
 
-/// Others have none in a store that only knows prefixes.
+/// Checks the attributes of an empty directory: others have none in a store of prefixes.
 async fn an_empty_directory_keeps_its_attributes(endpoint: &dyn Endpoint) {
     let wanted = Entry {
         name: Vec::new(),

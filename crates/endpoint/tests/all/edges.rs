@@ -1,5 +1,5 @@
-//! Servers and file systems that misbehave, each as some are known to: what they send is right or refused, never taken
-//! for what it is not.
+//! Servers and file systems that misbehave in known ways: their output is right or refused, never
+//! misread.
 
 mod bodies;
 mod files;
@@ -62,7 +62,7 @@ async fn web(server: &Server) -> Arc<dyn Endpoint> {
     open(&format!("{}/t/", server.url()), "").await.unwrap()
 }
 
-/// What is kept of so many bytes.
+/// Returns the specification of these bytes.
 fn spec(bytes: &[u8]) -> FileSpec {
     FileSpec {
         size: bytes.len() as u64,
@@ -76,7 +76,7 @@ fn spec(bytes: &[u8]) -> FileSpec {
     }
 }
 
-/// Writes a file in one go.
+/// Writes a file in one request.
 async fn put(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
     let data = vec![Bytes::copy_from_slice(bytes)];
     endpoint

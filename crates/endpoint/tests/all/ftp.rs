@@ -1,4 +1,4 @@
-//! FTP endpoints against ProFTPD: the one suite, and what only FTP has.
+//! FTP endpoints against ProFTPD: the common suite, and features only of FTP.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use posthaste_testbed::{
     conformance::{Scale, open, passes_as_one_file, passes_at_scale, passes_the_suite},
 };
 
-/// Enough for three segments, and for a listing that takes several pages.
+/// Sizes for three segments, and for a listing of several pages.
 const SOME: Scale = Scale {
     listed_files: 600,
     large_bytes: (40 << 20) + 12_345,
@@ -57,7 +57,7 @@ async fn both_kinds_of_tls_pass_the_suite() {
         let commands = server.commands();
         assert!(commands.contains("PROT 200"), "data went in the clear");
 
-        // Nobody vouches for the server but the authority that the profile names.
+        // Only the authority that the profile names vouches for the server.
         let stranger = server.profile().replace("ca_file", "# ca_file");
         let error = open(&address, &stranger).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
@@ -155,7 +155,7 @@ async fn a_refused_transfer_tells_why_and_others_go_on() {
         origin: "here".into(),
         version: None,
     };
-    // From the second transfer on the command is sent before the server says where it listens.
+    // From the second transfer on the command is sent before the server reports its port.
     for name in ["first", "second", "none/third", "fourth"] {
         let put = endpoint.put(name.as_bytes(), &spec, data.clone(), sum);
         let outcome = put.await;

@@ -1,5 +1,4 @@
-//! Google Cloud Storage: who may ask, what is refused, what is damaged, and how large files are put
-//! together.
+//! Google Cloud Storage: credentials, refusals, damage, and the composition of large files.
 
 mod google;
 
@@ -316,7 +315,7 @@ async fn a_large_tree_is_listed_whole_and_from_a_mark() {
     assert_eq!(names.len(), 3_500);
 }
 
-/// Bytes that differ from segment to segment.
+/// Returns bytes that differ from segment to segment.
 fn segment(index: usize) -> Bytes {
     let byte = u8::try_from(index % 251).unwrap();
     let mut bytes = vec![byte; 8 * MEBI];
@@ -399,7 +398,7 @@ async fn a_component_that_is_gone_or_another_is_sent_again() {
     assert!(left.is_empty(), "components are left over: {left:?}");
 }
 
-/// Reads in ranges, then asks whether all is well.
+/// Reads in ranges, then confirms the file.
 async fn read_through(reader: &dyn Reader, step: u64) -> Result<()> {
     let size = reader.entry().size;
     // The last first: order must not matter.

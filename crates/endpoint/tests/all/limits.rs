@@ -1,4 +1,4 @@
-//! Endpoints held to the caps of a profile: the one suite passes, and the caps hold.
+//! Endpoints under the caps of a profile: the common suite passes, and the caps hold.
 
 use std::{fs, num::NonZeroU32, os::unix::fs::PermissionsExt, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ async fn limited_files_pass_the_suite() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits::new(caps(1, 1 << 30));
     passes_the_suite(below(&folder, &limits)).await;
-    // As both ends of a copy see it.
+    // Like for both ends of a copy.
     let folder = tempfile::tempdir().unwrap();
     let _other = below(&folder, &limits);
     passes_the_suite(below(&folder, &limits)).await;
@@ -67,7 +67,7 @@ async fn an_address_is_held_to_the_caps_of_its_profile() {
     let free = format!("[here]\nurl = \"{path}\"\n");
     let endpoint = open("here:x", &free).await.unwrap();
     assert_eq!(endpoint.limits().unwrap().caps(), Caps::default());
-    // A path of this machine has nothing to do with the profile of the other end.
+    // A path of this machine has no connection to the profile of the other end.
     let endpoint = open(&path.to_string(), &capped).await.unwrap();
     assert!(endpoint.limits().is_none());
     assert!(matches!(
@@ -128,7 +128,7 @@ async fn bytes_go_no_faster_than_allowed_and_a_new_rate_counts_at_once() {
     let both = async { tokio::join!(put(&*endpoint, "large", 10_000_000), change) };
     timeout(LONG, both).await.unwrap();
 
-    // What is read counts too.
+    // Reads count too.
     limits.set(caps(8, 2_000_000));
     let entry = endpoint.stat(b"large", false).await.unwrap().unwrap();
     let reader = endpoint.open(b"large", &entry).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_stream_holds_its_place_until_its_last_byte() {
     }
     assert!(len > 0);
     timeout(LONG, looking()).await.unwrap().unwrap();
-    // One that is given up gives its place back.
+    // A cancelled read gives its place back.
     drop(reader.read(0..2_000_000).await.unwrap());
     timeout(LONG, looking()).await.unwrap().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Trees and large directories of a real store, many pages at once.
+//! Trees and large directories of a real store, with many pages in flight.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,18 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Names and what they are.
+/// Names and their entries.
 type Tree = BTreeMap<String, (Kind, u64)>;
 
-/// More than a page, so that some pages come whole, and less than all of them.
+/// Bytes after which a connection breaks: more than a page, so that some pages come whole, and less
+/// than all of them.
 const BROKEN_AFTER_BYTES: u64 = 500_000;
-/// The first connections break within their first page: a listing that is spread over many may
-/// ask none of them for [`BROKEN_AFTER_BYTES`].
+/// First connections, which break within their first page: a listing over many connections may
+/// request less than [`BROKEN_AFTER_BYTES`] on each.
 const FIRST_BROKEN: usize = 3;
 const FIRST_BROKEN_AFTER_BYTES: u64 = 50_000;
 
-/// Requests for one page.
+/// Most requests for one page.
 const TRIES_MAX: u32 = 10;
 
 fn open(server: &S3Server, key: &str) -> Arc<dyn Endpoint> {
@@ -47,7 +48,7 @@ fn open_at(endpoint: String, key: &str) -> Arc<dyn Endpoint> {
     s3::open_store(S3Server::BUCKET, key, &store).unwrap()
 }
 
-/// Puts files of so many bytes below the bucket, as the server keeps them.
+/// Puts files of these sizes below the bucket, as the server keeps them.
 fn fill(bucket: &Path, names: impl IntoIterator<Item = (String, u64)>) -> Tree {
     let mut tree = Tree::new();
     for (name, size) in names {
@@ -62,7 +63,7 @@ fn fill(bucket: &Path, names: impl IntoIterator<Item = (String, u64)>) -> Tree {
     tree
 }
 
-/// A tree whose order by keys is not that of its directories, with pages of each kind.
+/// Returns a tree whose order by keys is not that of its directories, with pages of each kind.
 fn many() -> Vec<(String, u64)> {
     let flat = (0..3_500).map(|n| (format!("flat/img-{n:07}"), n % 3));
     let deep = (0..2_500).map(|n| (format!("run-{}/out/step{}/x{n}", n % 3, n / 500), 1));
@@ -98,7 +99,8 @@ fn note(tree: &mut Tree, page: Vec<Entry>) {
     }
 }
 
-/// The next page, asked for again when the server was too busy to answer in time, as copies do.
+/// Returns the next page, requested again if the server was too busy to answer in time, like
+/// copies.
 async fn next_page(listing: &mut Box<dyn Listing>) -> Vec<Entry> {
     for _ in 0..TRIES_MAX {
         match listing.next_page().await {
@@ -200,7 +202,7 @@ async fn a_listing_goes_on_from_its_mark() {
     assert!(refused.is_err());
 }
 
-/// Stands before the server and breaks each connection in the middle of an answer.
+/// Proxies the server and breaks each connection in the middle of an answer.
 async fn break_connections(listener: TcpListener, port: u16) {
     let mut set = JoinSet::new();
     let first = std::iter::repeat_n(FIRST_BROKEN_AFTER_BYTES, FIRST_BROKEN);

@@ -1,4 +1,4 @@
-//! What endpoints do, against real servers and odd ones.
+//! Tests of endpoints, against real servers and unusual ones.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

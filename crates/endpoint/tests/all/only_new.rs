@@ -1,4 +1,5 @@
-//! Where nothing is to be replaced, what somebody else put under a name meanwhile stays, and whoever came later is told.
+//! Writes that may not replace: a file that another writer created meanwhile stays, and the later
+//! one gets an error.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ async fn read(endpoint: &dyn Endpoint, path: &[u8]) -> Vec<u8> {
     whole.data.concat()
 }
 
-/// Checks an endpoint that was opened so; `others` is the same place as another opens it.
+/// Checks an endpoint opened this way; `others` is the same place for another writer.
 async fn stays(endpoint: Arc<dyn Endpoint>, others: Arc<dyn Endpoint>) {
     endpoint.make_parents().await.unwrap();
     endpoint.make_directory(b"").await.unwrap();
@@ -77,7 +78,7 @@ async fn stays(endpoint: Arc<dyn Endpoint>, others: Arc<dyn Endpoint>) {
     }
 }
 
-/// Checks what an address names.
+/// Checks the place of an address.
 async fn stays_at(address: &str, profile: &str) {
     let opened = [ONLY_NEW, DraftRules::default()].map(|rules| open_with(address, profile, rules));
     let [ours, others] = opened;

@@ -1,5 +1,5 @@
-//! What is written counts while it goes over a slow link, whether an endpoint sends it as it comes,
-//! gathers it first or is given it whole.
+//! Counting of written bytes over a slow link, whether an endpoint streams them, gathers them first
+//! or gets them whole.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -16,7 +16,7 @@ use posthaste_testbed::{
 
 const BYTES_PER_S: u32 = 8_000_000;
 
-/// What headers and boundaries take.
+/// Bytes of headers and boundaries.
 const BESIDE: u64 = 2_000;
 
 fn spec(bytes: &Bytes) -> FileSpec {
@@ -45,7 +45,7 @@ async fn put(link: &SlowLink, endpoint: &dyn Endpoint, bytes: Bytes) {
     put.unwrap();
 }
 
-/// Writes a segment as copies do: what the endpoint takes from its body is counted.
+/// Writes a segment like copies: the bytes that the endpoint reads from its body are counted.
 async fn write(link: &SlowLink, writer: Arc<dyn Writer>, bytes: Bytes) {
     let len = bytes.len() as u64;
     let writing = async {

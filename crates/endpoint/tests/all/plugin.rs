@@ -1,4 +1,4 @@
-//! Plug-ins: the reference ones pass the suite, and misbehaving ones are told apart and survived.
+//! Plug-ins: the reference ones pass the suite, and misbehaving ones are diagnosed and survived.
 
 mod misbehaviour;
 mod reference;

@@ -1,4 +1,4 @@
-//! Web servers that can do less than others, and what they refuse.
+//! Web servers with fewer features than others, and their refusals.
 
 use std::{fs, sync::Arc, time::Duration};
 

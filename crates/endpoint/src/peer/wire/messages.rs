@@ -1,4 +1,4 @@
-//! What is said in requests and answers.
+//! Messages of requests and answers.
 
 use posthaste_types::{Malformed, Record, record};
 
@@ -8,7 +8,7 @@ use crate::{
     endpoint::{Entry, FileSpec, FileTime, Kind},
 };
 
-/// A path, a name or a link's target: any bytes.
+/// Path, name or link target: any bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Name(pub Vec<u8>);
 
@@ -77,7 +77,7 @@ impl Record for Entry {
         self.mode.write(out);
     }
 
-    /// A peer's entries have no version of their own: size and mtime are it.
+    /// Entries of a peer have no version of their own; size and mtime serve as one.
     fn read(input: &mut &[u8]) -> Result<Self, Malformed> {
         Ok(Self {
             name: Name::read(input)?.0,
@@ -133,89 +133,90 @@ impl Record for FileSpec {
 }
 
 record! {
-    /// The first message of all. Later versions may add to its end: what follows is ignored.
+    /// First message of all. Later versions may append fields, which are ignored.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Hello {
-        /// The oldest version the client speaks.
+        /// Oldest version the client speaks.
         pub oldest: u32,
-        /// The newest version the client speaks.
+        /// Newest version the client speaks.
         pub newest: u32,
-        /// What the client can do beyond its version, a bit each; none yet.
+        /// Features of the client beyond its version, a bit each; none yet.
         pub features: u64,
-        /// The path whose state the answer tells, so that nobody has to ask again.
+        /// Path whose state the answer reports, to save a request.
         pub root: Name,
     }
 }
 
 record! {
-    /// The answer to [`Hello`]. Later versions may add to its end: what follows is ignored.
+    /// Answer to [`Hello`]. Later versions may append fields, which are ignored.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Welcome {
-        /// The version both speak from now on.
+        /// Version that both speak from now on.
         pub version: u32,
-        /// What the server can do beyond it, a bit each: [`super::FEATURE_RUNS`],
+        /// Features of the server beyond it, a bit each: [`super::FEATURE_RUNS`],
         /// [`super::FEATURE_FINISH_AHEAD`].
         pub features: u64,
-        /// The release the server runs, for people.
+        /// Release that the server runs, for people.
         pub release: String,
-        /// Bytes that can still be stored, where the server knows.
+        /// Bytes that can still be stored, if the server knows.
         pub free_bytes: Option<u64>,
-        /// The root, a final link followed.
+        /// Root with a final link followed.
         pub followed: Looked,
-        /// The root itself.
+        /// Root itself.
         pub root: Looked,
     }
 }
 
 record! {
-    /// Asks what lies at a path.
+    /// Request for the entry at a path.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Stat {
         /// The path.
         pub path: Name,
-        /// Whether a final link is followed.
+        /// True to follow a final link.
         pub follow: bool,
     }
 }
 
 record! {
-    /// What lies at a path.
+    /// Answer about a path.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Looked {
-        /// It, with an empty name; `None` when nothing does.
+        /// Entry, with an empty name; `None` if nothing is there.
         pub entry: Option<Entry>,
-        /// Nothing unfinished lies beside it: a large file can be started without asking first.
+        /// True if nothing unfinished lies beside it: a large file can be started without asking
+        /// first.
         pub is_clean: bool,
     }
 }
 
 record! {
-    /// Asks for a directory's entries.
+    /// Request for a directory's entries.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct List {
         /// The directory.
         pub path: Name,
-        /// Whether links are followed.
+        /// True to follow links.
         pub follow: bool,
-        /// Everything below, names being paths relative to it.
+        /// True to list everything below, with names as paths relative to it.
         pub tree: bool,
     }
 }
 
 record! {
-    /// Some entries of a directory; none when all were told.
+    /// Some entries of a directory; none at the end.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Page {
-        /// They.
+        /// Entries of the page.
         pub entries: Vec<Entry>,
     }
 }
 
 record! {
-    /// What a file was when somebody last looked.
+    /// State of a file when it was last seen.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Seen {
-        /// Bytes.
+        /// Size in bytes.
         pub size: u64,
         /// Modification time.
         pub mtime: Option<FileTime>,
@@ -223,86 +224,86 @@ record! {
 }
 
 record! {
-    /// Asks for a range of a file.
+    /// Request for a range of a file.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Read {
         /// The file.
         pub path: Name,
-        /// It must still be this; `None` when it is being opened.
+        /// State that the file must still have; `None` if it is being opened.
         pub seen: Option<Seen>,
         /// First byte.
         pub start: u64,
-        /// The byte after the last.
+        /// End of the range, exclusive.
         pub end: u64,
     }
 }
 
 record! {
-    /// Asks for small files.
+    /// Request for small files.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Fetch {
-        /// They, at most [`super::BUNDLE_FILES_MAX`].
+        /// Paths, at most [`super::BUNDLE_FILES_MAX`].
         pub paths: Vec<Name>,
     }
 }
 
 record! {
-    /// What precedes the bytes of one file of a bundle that is read, with its length in front as
-    /// four bytes, little-endian.
+    /// Record before the bytes of one file of a bundle being read, prefixed with its length in four
+    /// bytes, little-endian.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Fetched {
-        /// The file as it was when opened; as many bytes follow, and after them another such
-        /// record: [`Fetched::Confirmed`] or [`Fetched::Refused`].
+        /// File as it was when opened. Its bytes follow, and after them another record:
+        /// [`Fetched::Confirmed`] or [`Fetched::Refused`].
         0 = Head {
-            /// It.
+            /// Entry of the file.
             entry: Entry
         },
-        /// The bytes are those of the file.
+        /// Confirmation that the bytes are those of the file.
         1 = Confirmed,
-        /// It can't be had.
+        /// Failure to read the file.
         2 = Refused {
-            /// Why.
+            /// Reason.
             refusal: Refusal
         },
     }
 }
 
 record! {
-    /// Small files follow.
+    /// Header of small files that follow.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Store {
-        /// How many, at most [`super::BUNDLE_FILES_MAX`].
+        /// Number of files, at most [`super::BUNDLE_FILES_MAX`].
         pub count: u32,
         /// Bytes of all of them with their [`Stored`], at most [`super::BUNDLE_BYTES_MAX`] and
         /// [`super::BUNDLE_NAMES_BYTES_MAX`] together.
         pub bytes: u64,
-        /// Whether they are flushed to the disk before they count.
+        /// True to flush them to the disk before they count.
         pub flush: bool,
     }
 }
 
 record! {
-    /// What precedes the bytes of one file of a bundle that is stored, with its length in front as
+    /// Record before the bytes of one file of a bundle being stored, prefixed with its length in
     /// four bytes, little-endian.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Stored {
-        /// Where it goes. Missing directories above it are made.
+        /// Path of the file. Missing parent directories are made.
         pub path: Name,
-        /// What is kept of it; as many bytes as its size follow.
+        /// Attributes to keep; as many bytes as its size follow.
         pub spec: FileSpec,
-        /// Their checksum, as whoever read them computed it.
+        /// Checksum of the bytes, as their reader computed it.
         pub sum: Checksum,
     }
 }
 
 record! {
-    /// Names an unfinished large file.
+    /// Identity of an unfinished large file.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Create {
-        /// Where it goes. Missing directories above it are made.
+        /// Path of the file. Missing parent directories are made.
         pub path: Name,
-        /// What is kept of it. A size of 0 is one nobody knows yet: such a file is written by
-        /// [`WriteOpen`] and ends with [`FinishOpen`].
+        /// Attributes to keep. A size of 0 means unknown: such a file is written by [`WriteOpen`]
+        /// and ends with [`FinishOpen`].
         pub spec: FileSpec,
         /// Bytes of each segment but the last.
         pub segment_size: u64,
@@ -310,107 +311,107 @@ record! {
 }
 
 record! {
-    /// A segment follows and, from clients of a server with [`super::FEATURE_RUNS`], perhaps the
-    /// ones after it.
+    /// Header of a segment and, from clients of a server with [`super::FEATURE_RUNS`], perhaps of
+    /// the ones after it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Write {
-        /// The file it belongs to; started or continued if this is the first that is heard of it.
+        /// File to which it belongs, started or continued by its first message.
         pub file: Create,
-        /// Which segment; the first of a run.
+        /// Index of the segment; the first of a run.
         pub index: u64,
     }
 }
 
 record! {
-    /// All segments are there.
+    /// Request to finish a file whose segments are all there.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Finish {
         /// The file.
         pub file: Create,
-        /// The checksum it must have.
+        /// Checksum that the file must have.
         pub whole: Checksum,
-        /// Whether it is flushed to the disk before it counts.
+        /// True to flush it to the disk before it counts.
         pub flush: bool,
     }
 }
 
 record! {
-    /// A segment of a file of unknown length follows.
+    /// Header of a segment of a file of unknown length.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct WriteOpen {
-        /// The file it belongs to.
+        /// File to which it belongs.
         pub file: Create,
-        /// Which segment.
+        /// Index of the segment.
         pub index: u64,
-        /// Its bytes: less than a segment's only in the last one.
+        /// Bytes of the segment: fewer than a full one only at the end.
         pub bytes: u64,
-        /// Whether it is flushed to the disk before it counts.
+        /// True to flush it to the disk before it counts.
         pub flush: bool,
     }
 }
 
 record! {
-    /// All segments of a file of unknown length are there.
+    /// Request to finish a file of unknown length whose segments are all there.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct FinishOpen {
         /// The file.
         pub file: Create,
-        /// Its length. What was written beyond is cut off.
+        /// Length of the file. Bytes written beyond it are cut off.
         pub size: u64,
-        /// The checksum it must have.
+        /// Checksum that the file must have.
         pub whole: Checksum,
-        /// Whether it is flushed to the disk before it counts.
+        /// True to flush it to the disk before it counts.
         pub flush: bool,
     }
 }
 
 record! {
-    /// Asks for a link.
+    /// Request for a symbolic link.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct MakeLink {
-        /// Where. Missing directories above it are made.
+        /// Path of the link. Missing parent directories are made.
         pub path: Name,
-        /// Where it points.
+        /// Target of the link.
         pub target: Name,
-        /// What is kept of it.
+        /// Attributes to keep.
         pub spec: FileSpec,
     }
 }
 
 record! {
-    /// A path and nothing else.
+    /// Message that is only a path.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Named {
-        /// It.
+        /// Path.
         pub path: Name,
     }
 }
 
 record! {
-    /// A directory to make, and those above it.
+    /// Directory to make, with its parents.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct MakeDirectory {
         /// The directory.
         pub path: Name,
-        /// Whether a link that leads to a directory will do.
+        /// True to accept a link that leads to a directory.
         pub follow: bool,
     }
 }
 
 record! {
-    /// Asks for directories.
+    /// Request for directories.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct MakeDirectories {
-        /// They, at most [`super::DIRECTORIES_MAX`].
+        /// Directories, at most [`super::DIRECTORIES_MAX`].
         pub directories: Vec<MakeDirectory>,
     }
 }
 
 record! {
-    /// A directory's attributes.
+    /// Attributes of a directory.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SealDirectory {
-        /// The directory; made when it isn't there.
+        /// Path of the directory, which is made if missing.
         pub path: Name,
         /// Permission bits.
         pub mode: Option<u32>,
@@ -420,10 +421,10 @@ record! {
 }
 
 record! {
-    /// Sets attributes of directories, in this order.
+    /// Request to set attributes of directories, in this order.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SealDirectories {
-        /// They, at most [`super::DIRECTORIES_MAX`].
+        /// Directories, at most [`super::DIRECTORIES_MAX`].
         pub directories: Vec<SealDirectory>,
     }
 }

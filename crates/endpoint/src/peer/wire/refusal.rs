@@ -1,4 +1,4 @@
-//! Why something was not done, as it crosses the network.
+//! Refusals as they cross the network.
 
 use std::io;
 
@@ -7,24 +7,24 @@ use posthaste_types::record;
 use crate::{Error, ErrorKind};
 
 record! {
-    /// Why something was not done.
+    /// Reason why an operation failed.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Refusal {
-        /// The kind as a number of [`kind_number`]; unknown ones are "other".
+        /// Kind as a number of [`kind_number`]; unknown ones are "other".
         pub kind: u32,
-        /// What went wrong.
+        /// Message of the error.
         pub message: String,
-        /// What to try.
+        /// Hint for the user.
         pub hint: Option<String>,
-        /// Whether trying again can help.
+        /// True if a retry can help.
         pub temporary: bool,
-        /// When to try again, in milliseconds.
+        /// Pause before a retry, in milliseconds.
         pub pause_ms: Option<u32>,
     }
 }
 
 impl Refusal {
-    /// What can be told of an error across the network: its path stays behind.
+    /// Converts an error for the network: its path stays behind.
     #[must_use]
     pub fn of(error: &Error) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Refusal {
         }
     }
 
-    /// A refusal of `kind`.
+    /// Creates a refusal of `kind`.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
@@ -50,14 +50,15 @@ impl Refusal {
         }
     }
 
-    /// Says what to try.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The error it means while doing `operation` to `subject`: one of the operating system there, as far as anybody can tell.
+    /// Returns the error that it means for `operation` on `subject`: from here it looks like one of
+    /// the remote operating system.
     #[must_use]
     pub fn into_error(self, operation: &'static str, subject: String) -> Error {
         let mut error = Error::new(number_kind(self.kind), operation, subject)
@@ -77,7 +78,7 @@ impl Refusal {
     }
 }
 
-/// The number of a kind in refusals. A number is never given to another kind.
+/// Returns the number of a kind in refusals. A number is never given to another kind.
 #[must_use]
 pub const fn kind_number(kind: ErrorKind) -> u32 {
     match kind {
@@ -98,7 +99,7 @@ pub const fn kind_number(kind: ErrorKind) -> u32 {
     }
 }
 
-/// The kind a number in a refusal means.
+/// Returns the kind that a number in a refusal means.
 #[must_use]
 pub const fn number_kind(number: u32) -> ErrorKind {
     match number {

@@ -1,46 +1,46 @@
-//! What is said about space that a relay reserves.
+//! Messages about space that a relay reserves.
 
 use serde::{Deserialize, Serialize};
 
 use crate::relay::DatasetId;
 
-/// The body of a request for space: what the dataset is to have reserved from then on.
+/// Body of a request for space: the reservation that the dataset is to have from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceBody {
-    /// How many bytes, all that it stores counted in.
+    /// Bytes, including all that it already stores.
     pub bytes: u64,
-    /// From when, in seconds since the Unix epoch; absent: from now.
+    /// Start, in seconds since the Unix epoch; absent: now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_unix_s: Option<u64>,
-    /// Until when, in seconds since the Unix epoch.
+    /// End, in seconds since the Unix epoch.
     pub until_unix_s: u64,
-    /// For how many seconds it is only held; absent: it is committed.
+    /// Seconds for which it is only held; absent: it is committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_s: Option<u32>,
 }
 
-/// What is reserved.
+/// Reservation granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceGrant {
-    /// How many bytes.
+    /// Bytes reserved.
     pub bytes: u64,
-    /// From when, in seconds since the Unix epoch.
+    /// Start, in seconds since the Unix epoch.
     pub from_unix_s: u64,
-    /// Until when, in seconds since the Unix epoch.
+    /// End, in seconds since the Unix epoch.
     pub until_unix_s: u64,
-    /// When it is gone unless it is committed before; absent once it is.
+    /// End of the hold unless it is committed before; absent once it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_until_unix_s: Option<u64>,
 }
 
-/// One line of `/v1/spaces`.
+/// Line of `/v1/spaces`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceHeld {
-    /// For which dataset.
+    /// Dataset of the reservation.
     pub dataset: DatasetId,
-    /// What is stored of it, and under way.
+    /// Bytes stored of it, and in progress.
     pub stored_bytes: u64,
-    /// What is reserved.
+    /// Reservation granted.
     #[serde(flatten)]
     pub grant: SpaceGrant,
 }

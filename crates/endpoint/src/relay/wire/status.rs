@@ -1,53 +1,53 @@
-//! How a relay is, as it says.
+//! Status that a relay reports.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The body of `/v1/status`.
+/// Body of `/v1/status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusBody {
     /// The relay's own name, for people.
     pub name: String,
-    /// The release it runs.
+    /// Release that it runs.
     pub version: String,
     /// Bytes it lends in all.
     pub capacity_bytes: u64,
     /// Bytes stored.
     pub used_bytes: u64,
-    /// Bytes neither stored nor promised to uploads under way, nor reserved.
+    /// Bytes neither stored, nor promised to uploads in progress, nor reserved.
     pub free_bytes: u64,
-    /// Bytes that are reserved now for datasets that have not filled them.
+    /// Bytes reserved now for datasets that have not filled them.
     #[serde(default)]
     pub reserved_bytes: u64,
-    /// The rate at which it takes bodies, all clients together.
+    /// Rate at which it accepts bodies, all clients together.
     pub rate_limit_bytes_per_s: Option<u64>,
-    /// Bytes of bodies taken since it started, also of uploads that were not kept.
+    /// Bytes of bodies received since it started, including uploads that were not kept.
     #[serde(default)]
     pub received_bytes: u64,
-    /// Connections it serves now.
+    /// Connections that it serves now.
     #[serde(default)]
     pub connections: u32,
-    /// What it can do that not every relay can.
+    /// Features that not every relay has.
     #[serde(default)]
     pub features: Vec<String>,
-    /// Whether it is going to be switched off: `keep` where what it holds stays until it expires, `move`
-    /// where that is to go on to others. Absent where it is not.
+    /// Set if it will be switched off: `keep` if its data stays until it expires, `move` if its
+    /// data is to go to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<String>,
-    /// When it is lent, by its own clock. Absent where it always is.
+    /// Hours in which it is lent, by its own clock. Absent if always.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "read_hours"
     )]
     pub hours: Option<HoursBody>,
-    /// The load average of its machine's last minute over its cores, in thousandths. Absent where it does not know.
+    /// Load average of its machine's last minute over its cores, in thousandths. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_permille: Option<u32>,
-    /// Which store it keeps everything in, as [`store_name`] makes it: relays that say the same have one bucket or container, and so
-    /// one fate. Absent where it keeps things itself.
+    /// Store in which it keeps everything, as [`store_name`] names it. Relays with the same name
+    /// share one bucket or container, and so one fate. Absent if it keeps data itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// A word that tells this process from those before it. Absent where it does not say.
+    /// Word that distinguishes this process from earlier ones. Absent if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
 }
@@ -55,32 +55,32 @@ pub struct StatusBody {
 /// Digits of a store's name.
 const STORE_DIGITS: usize = 16;
 
-/// The name of a bucket or container at a host: the same whoever keeps things there, and whatever the prefix.
+/// Returns the name of a bucket or container at a host: the same for every user and every prefix.
 #[must_use]
 pub fn store_name(host: &str, bucket: &str) -> String {
-    // Some stores have the bucket in the host's name.
+    // Some stores have the bucket in the host name.
     let host = host.to_ascii_lowercase();
     let host = host.strip_prefix(&format!("{bucket}.")).unwrap_or(&host);
     let digest = blake3::hash(format!("{host}/{bucket}").as_bytes());
     digest.to_hex().chars().take(STORE_DIGITS).collect()
 }
 
-/// Whether a text is the name of a store, as [`store_name`] makes them.
+/// Returns whether a text is the name of a store, as [`store_name`] makes them.
 pub(crate) fn is_store_name(text: &str) -> bool {
     text.len() == STORE_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// When a relay is lent.
+/// Hours in which a relay is lent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoursBody {
-    /// As whoever lends it wrote them: `20-06`, `Mon-Fri 20-06, Sat-Sun 00-24`.
+    /// Hours as its operator wrote them: `20-06`, `Mon-Fri 20-06, Sat-Sun 00-24`.
     pub open: String,
     /// Minutes that its clock is ahead of UTC now.
     pub ahead_of_utc_min: i32,
 }
 
-/// Hours in a form of a later release are taken for a text that says no hours: nothing else of what a relay says is
-/// lost by them.
+/// Reads the hours. A form of a later release becomes a text without hours, so that nothing else of
+/// the status is lost.
 fn read_hours<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HoursBody>, D::Error> {
     let said: Option<serde_json::Value> = Option::deserialize(from)?;
     Ok(said.map(|said| {
@@ -92,9 +92,9 @@ fn read_hours<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HoursBody>, D
     }))
 }
 
-/// [`StatusBody::draining`]: what it holds stays until it expires.
+/// Value of [`StatusBody::draining`]: data stays until it expires.
 pub const DRAINS_KEEP: &str = "keep";
-/// [`StatusBody::draining`]: what it holds is to go on to others.
+/// Value of [`StatusBody::draining`]: data is to go on to others.
 pub const DRAINS_MOVE: &str = "move";
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Where keys lie, guessed from those seen: which letters stand at which place of a key.
+//! Positions of keys, guessed from those seen: the letters at each place of a key.
 //!
-//! Keys are taken for numbers written with these letters, so that the middle between two keys is
-//! a number too. Letters and not bytes, so that every guess is text a store accepts; stores order
-//! keys by the bytes of UTF-8, which is the order of code points and so that of `str`.
+//! Keys are read as numbers written with these letters, so that the middle between two keys is a
+//! number too. Letters and not bytes, so that every guess is text that a store accepts. Stores
+//! order keys by the bytes of UTF-8, which is the order of code points and so that of `str`.
 
 use std::collections::HashMap;
 
-/// Places watched at most: some hundred bytes each.
+/// Most places watched: some hundred bytes each.
 const PLACES_MAX: usize = 8_192;
 
-/// Letters that decide where the middle is: beyond them a double has no digits left.
+/// Letters that decide the middle: beyond them a double has no digits left.
 const DEPTH: usize = 10;
 
 const DIGITS: u128 = span(b'0', b'9');
@@ -22,12 +22,12 @@ const fn span(first: u8, last: u8) -> u128 {
     (((1 << (last - first)) - 1) << first) | (1 << last)
 }
 
-/// A set of letters.
+/// Set of letters.
 #[derive(Debug, Clone, Copy, Default)]
 struct Letters {
-    /// A bit for each of ASCII.
+    /// Bit for each ASCII letter.
     ascii: u128,
-    /// The lowest and the highest beyond ASCII.
+    /// Lowest and highest beyond ASCII.
     beyond: Option<(u32, u32)>,
 }
 
@@ -49,7 +49,7 @@ impl Letters {
         self
     }
 
-    /// With the letters that are likely beside those seen: digits come together, and hexadecimal
+    /// Adds the letters that are likely given those seen: digits come together, and hexadecimal
     /// ones too.
     fn likely(mut self) -> Self {
         let has_digits = self.ascii & DIGITS != 0;
@@ -70,7 +70,7 @@ impl Letters {
         self.ascii.count_ones() + beyond
     }
 
-    /// How many letters come before this one.
+    /// Returns the number of letters before this one.
     fn rank(self, letter: char) -> u32 {
         let code = u32::from(letter);
         if code < 128 {
@@ -80,7 +80,7 @@ impl Letters {
         self.ascii.count_ones() + above
     }
 
-    /// The letter with so many before it.
+    /// Returns the letter with so many before it.
     fn nth(self, rank: u32) -> Option<char> {
         if rank >= self.count() {
             return None;
@@ -98,16 +98,17 @@ impl Letters {
     }
 }
 
-/// What was seen at one place.
+/// Letters seen at one place.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     letters: Letters,
-    /// Keys went on to others after the last of them: no more are to come.
+    /// True if keys went on to others after the last of them: no more will come.
     closed: bool,
 }
 
-/// A place in a key: the level of the directory and the letter of its name, so that names before
-/// it may have any length. The letter before it tells words from numbers; `None` stands for any.
+/// Place in a key: the level of the directory and the letter of its name, so that names before it
+/// may have any length. The letter before it distinguishes words from numbers; `None` stands for
+/// any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Place {
     level: u16,
@@ -140,14 +141,14 @@ impl Place {
     }
 }
 
-/// What keys are made of.
+/// Letters of keys.
 #[derive(Debug, Default)]
 pub(super) struct Alphabet {
     seen: HashMap<Place, Seen>,
 }
 
 impl Alphabet {
-    /// Learns from a key that comes after `before`, with which it begins alike.
+    /// Learns from a key after `before`, with which it shares a prefix.
     pub(super) fn learn(&mut self, before: &str, key: &str) {
         let shared = common(before, key);
         let mut place = Place::behind_all(key.chars().take(shared));
@@ -162,7 +163,7 @@ impl Alphabet {
         self.close(before, key);
     }
 
-    /// Learns that nothing lies between a key and a place behind it.
+    /// Learns that nothing lies between a key and a later place.
     pub(super) fn close(&mut self, last: &str, end: &str) {
         let shared = common(last, end);
         let mut place = Place::behind_all(last.chars().take(shared));
@@ -174,7 +175,7 @@ impl Alphabet {
         }
     }
 
-    /// The letters that may stand at a place.
+    /// Returns the letters that may stand at a place.
     fn letters(&self, place: Place) -> Letters {
         match self.seen.get(&place) {
             Some(seen) if seen.closed => seen.letters,
@@ -186,7 +187,7 @@ impl Alphabet {
         }
     }
 
-    /// A key about the middle between two others, as short as the middle allows: a quarter of the
+    /// Returns a key about in the middle between two others, as short as possible: a quarter of the
     /// distance to either side is near enough.
     pub(super) fn between(&self, low: &str, high: &str) -> Option<String> {
         let scale = Scale::new(self, low, high);
@@ -222,7 +223,7 @@ impl Alphabet {
         None
     }
 
-    /// How much of the way from `first` to `end` lies behind `here`: 0 to 1.
+    /// Returns the share of the way from `first` to `end` that lies behind `here`: 0 to 1.
     pub(super) fn share(&self, first: &str, here: &str, end: &str) -> f64 {
         let scale = Scale::new(self, first, end);
         let (from, to) = (scale.fraction(first), scale.fraction(end));
@@ -232,8 +233,8 @@ impl Alphabet {
         ((scale.fraction(here) - from) / (to - from)).clamp(0.0, 1.0)
     }
 
-    /// A key after the one given: it begins alike and goes `steps` likely letters on at `place`, or
-    /// after all likely ones.
+    /// Returns a key after the given one: it shares a prefix and advances `steps` likely letters at
+    /// `place`, or past all likely ones.
     pub(super) fn ahead(&self, key: &str, place: usize, steps: usize) -> Option<String> {
         let letter = key.chars().nth(place)?;
         let letters = self.letters_in(key, place).with(Some(letter));
@@ -252,7 +253,7 @@ impl Alphabet {
         self.letters(Place::behind_all(key.chars().take(place)))
     }
 
-    /// Whether letters after the key's are to be expected at one of its places.
+    /// Returns whether letters after the key's are expected at one of its places.
     pub(super) fn is_live(&self, key: &str, place: usize) -> bool {
         let Some(letter) = key.chars().nth(place) else {
             return false;
@@ -262,7 +263,7 @@ impl Alphabet {
     }
 }
 
-/// The whole number below, nothing below zero.
+/// Rounds down; nothing is below zero.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -272,12 +273,12 @@ fn whole(number: f64) -> u32 {
     number as u32
 }
 
-/// The places at which keys between two others differ.
+/// Places at which keys between two others differ.
 struct Scale<'a> {
     alphabet: &'a Alphabet,
-    /// Letters both begin with.
+    /// Number of letters that both share at the start.
     common: usize,
-    /// The first place where they differ, and its letters with both of theirs.
+    /// First place where they differ, and its letters with both of theirs.
     place: Place,
     first: Letters,
 }
@@ -297,7 +298,7 @@ impl<'a> Scale<'a> {
         }
     }
 
-    /// The key as a number from 0 to 1.
+    /// Returns the key as a number from 0 to 1.
     fn fraction(&self, key: &str) -> f64 {
         let (mut value, mut unit) = (0.0, 1.0);
         let (mut place, mut letters) = (self.place, self.first);
@@ -312,7 +313,7 @@ impl<'a> Scale<'a> {
     }
 }
 
-/// Letters two keys begin with alike.
+/// Returns the number of letters that two keys share at the start.
 pub(super) fn common(one: &str, other: &str) -> usize {
     one.chars()
         .zip(other.chars())
@@ -320,7 +321,7 @@ pub(super) fn common(one: &str, other: &str) -> usize {
         .count()
 }
 
-/// The first key after all that begin with the letters of `key` up to and with `place`.
+/// Returns the first key after all that share the letters of `key` up to and including `place`.
 pub(super) fn after_block(key: &str, place: usize) -> Option<String> {
     let mut point: String = key.chars().take(place).collect();
     let letter = u32::from(key.chars().nth(place)?);

@@ -1,4 +1,4 @@
-//! One range of a listing, and where to cut it.
+//! Range of a listing, and the place to cut it.
 
 use super::{
     Keyed,
@@ -6,16 +6,16 @@ use super::{
 };
 use crate::objects::Circle;
 
-/// How boldly a guess goes at most, in letters.
+/// Boldest leap of a guess, in letters.
 const LEAP_MAX: usize = 64;
 
-/// Keys behind `after` up to and with `end`. The directories `after` lies in are told.
+/// Keys after `after` up to and including `end`. The directories of `after` are reported.
 #[derive(Debug, Default)]
 pub(super) struct Range {
     pub id: u64,
-    /// The first key of its last page; before that, the key its guess was made of.
+    /// First key of its last page; before that, the key of its guess.
     pub first: String,
-    /// The last key told, or the guess it begins behind.
+    /// Last key reported, or the guess behind which it begins.
     pub after: String,
     pub end: Option<String>,
     pub token: Option<String>,
@@ -23,19 +23,19 @@ pub(super) struct Range {
     pub flying: bool,
     /// Keys of its last page.
     pub keys: f64,
-    /// Keys it is thought to have while nothing of it has come.
+    /// Estimated keys while none has arrived.
     pub rest: f64,
-    /// No key is known near its end, which may be far behind the last one.
+    /// True if no key is known near its end, which may be far behind the last one.
     pub loose: bool,
-    /// The range behind it, when its end was a guess and nothing behind it has come.
+    /// Range behind it, if its end was a guess and nothing behind it has arrived.
     pub probe: Option<u64>,
-    /// How boldly the next guess goes.
+    /// Boldness of the next guess.
     pub leap: usize,
-    /// Letters its last page's keys begin with alike.
+    /// Letters that the keys of its last page share at the start.
     pub alike: usize,
-    /// There is no good place to cut it before its next page.
+    /// True if there is no good place to cut it before its next page.
     pub whole: bool,
-    /// Of the store's own words for where its pages go on.
+    /// Detector of cycles in the store's own tokens.
     pub circle: Circle,
 }
 
@@ -44,7 +44,7 @@ impl Range {
         self.end.as_ref().is_some_and(|end| self.after >= *end)
     }
 
-    /// The last real key it knows.
+    /// Returns the last real key that it knows.
     pub(super) fn model(&self) -> &str {
         if self.keys == 0.0 && !self.first.is_empty() {
             return &self.first;
@@ -66,12 +66,12 @@ impl Range {
         }
     }
 
-    /// How boldly the guess behind its next one goes.
+    /// Returns the boldness of the guess after the next.
     pub(super) fn bolder(&self) -> usize {
         (self.leap * 2).min(LEAP_MAX)
     }
 
-    /// Keys it seems to have left; none if it can't be cut now.
+    /// Returns its estimated remaining keys; none if it can't be cut now.
     pub(super) fn left(&self, alphabet: &Alphabet) -> f64 {
         if self.whole || self.probe.is_some() {
             return 0.0;
@@ -88,8 +88,8 @@ impl Range {
         self.keys * (1.0 - share) / share
     }
 
-    /// Where to cut it. In directories that are not told nobody cuts, so that the first range to
-    /// get there tells them.
+    /// Returns the place to cut it. Directories not reported yet are never cut, so that the first
+    /// range to get there reports them.
     pub(super) fn point(&self, alphabet: &Alphabet, flat: bool) -> Option<String> {
         let mut point = match (&self.end, self.loose) {
             (Some(end), false) => alphabet.between(&self.after, end),
@@ -107,8 +107,8 @@ impl Range {
         fits.then_some(point)
     }
 
-    /// A guess while nobody knows where keys end: the end of the block of all keys that begin as
-    /// the last one does, in ever fewer letters the longer that goes well.
+    /// Guesses while the end of the keys is unknown: the end of the block of keys that share a
+    /// prefix with the last one. The prefix gets shorter the longer that succeeds.
     fn leap(&self, alphabet: &Alphabet) -> Option<String> {
         let model = self.model();
         let lowest = match &self.end {
@@ -133,7 +133,7 @@ impl Range {
     }
 }
 
-/// Bytes of the directories both keys lie in, with their slashes.
+/// Returns the bytes of the directories in which both keys lie, with their slashes.
 pub(super) fn directories_alike(one: &str, other: &str) -> usize {
     let bytes = one.bytes().zip(other.bytes());
     let alike = bytes.take_while(|(one, other)| one == other).count();

@@ -10,19 +10,19 @@ impl Keyed for String {
     }
 }
 
-/// How a store answers.
+/// Behaviour of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Right,
-    /// Starts at the first key wherever it is told to start.
+    /// Ignores the requested start.
     Forgetful,
-    /// Refuses to start anywhere.
+    /// Refuses any start.
     Refusing,
     /// Has an order of its own.
     Disorderly,
 }
 
-/// A store with these keys.
+/// Store with these keys.
 struct Model {
     keys: Vec<String>,
     page_keys: usize,
@@ -57,17 +57,17 @@ impl Model {
     }
 }
 
-/// What a listing did.
+/// Result of a listing.
 #[derive(Debug, Default)]
 struct Told {
     keys: Vec<String>,
     directories: Vec<String>,
     requests: usize,
-    /// Rounds, each of as many requests at once as were made.
+    /// Rounds, each of as many requests as were made at once.
     rounds: usize,
 }
 
-/// Lists with pages that come back in an order `lots` decides; stops after `pages_max`.
+/// Lists with pages that come back in an order that `lots` decides; stops after `pages_max`.
 fn run(
     ranges: &mut Ranges,
     model: &Model,
@@ -114,7 +114,7 @@ fn run(
     told
 }
 
-/// Directories come before what they hold.
+/// Checks that directories come before their content.
 fn check_directories(told: &BTreeSet<String>, key: &str) {
     let Some(slash) = key.rfind('/').filter(|_| !key.contains("//")) else {
         return;
@@ -139,7 +139,7 @@ fn list(model: &Model, flying_max: usize) -> Told {
     told
 }
 
-/// Every key once, every directory once.
+/// Checks that every key and every directory comes once.
 fn check_all(model: &Model, mut keys: Vec<String>, mut directories: Vec<String>) {
     let mut wanted = model.keys.clone();
     wanted.sort();
@@ -155,7 +155,7 @@ fn check_all(model: &Model, mut keys: Vec<String>, mut directories: Vec<String>)
     assert_eq!(directories, wanted.into_iter().collect::<Vec<_>>());
 }
 
-/// The same numbers in every run.
+/// Returns the next number of a fixed pseudorandom sequence.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -163,12 +163,12 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// A number below `of`.
+/// Returns a number below `of`.
 fn draw(state: &mut u64, of: usize) -> usize {
     usize::try_from(random(state) % of as u64).unwrap()
 }
 
-/// Keys as people have them, 100 pages of each.
+/// Returns keys of usual kinds, 100 pages of each.
 fn usual() -> BTreeMap<&'static str, Vec<String>> {
     let mut state = 88_172_645_463_325_252;
     let mut next = move || random(&mut state);
@@ -281,7 +281,7 @@ fn a_failed_page_is_asked_for_again() {
 
 #[test]
 fn flat_listings_begin_in_no_directory() {
-    // With a delimiter a store tells a directory once more when a page starts behind its name.
+    // With a delimiter a store lists a directory again if a page starts behind its name.
     let keys = (0..3_000).map(|n| match n % 3 {
         0 => format!("d{:04}/", n / 7),
         _ => format!("d{n:04}"),
@@ -309,7 +309,8 @@ fn flat_listings_begin_in_no_directory() {
     assert_eq!(found, model.keys);
 }
 
-/// Keys of every kind, with what makes trouble: prefixes of one another, slashes at odd places.
+/// Generates keys of every kind, including difficult ones: prefixes of one another, slashes at odd
+/// places.
 fn any_keys() -> impl Strategy<Value = Vec<String>> {
     let letter = prop_oneof![
         5 => "[0-9]",
@@ -364,7 +365,7 @@ proptest! {
         let told = run(&mut Ranges::new(false), &model, flying_max, &mut lots, usize::MAX, &mut BTreeSet::new());
         let pages = model.keys.len().div_ceil(page_keys).max(1);
         prop_assert!(
-            // Pages of one key make many ranges that turn out empty: each that is under way may, twice.
+            // Pages of one key make many ranges that turn out empty: each one in flight may, twice.
             told.requests <= 2 * pages + 2 * flying_max.max(8),
             "{} requests for {} pages", told.requests, pages
         );
@@ -388,7 +389,7 @@ proptest! {
             let told = run(&mut ranges, &model, 8, &mut lots, pages_max, &mut known);
             let spans = ranges.spans();
             if spans.is_none() && pages_max < usize::MAX {
-                // Too early to be written down: it starts anew.
+                // Too early for a mark: it starts anew.
                 ranges = Ranges::new(false);
                 keys.clear();
                 directories.clear();

@@ -1,4 +1,4 @@
-//! Bodies that are not what is stored: put off, changed on the way, compressed.
+//! Bodies that differ from the stored file: deferred, changed in transit, compressed.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -21,7 +21,7 @@ use crate::edges::{
 
 const ABOUT: &str = "etag: \"e\"\r\n";
 
-/// Reads a file whole, and then its first half by a range.
+/// Reads a whole file, and then its first half by a range.
 async fn read(endpoint: &dyn Endpoint, path: &[u8], entry: &Entry) -> [Result<()>; 2] {
     let whole = endpoint.get(path, entry).await.map(drop);
     let reader = endpoint.open(path, entry).await.unwrap();
@@ -29,7 +29,7 @@ async fn read(endpoint: &dyn Endpoint, path: &[u8], entry: &Entry) -> [Result<()
     [whole, half]
 }
 
-/// A server of one content, which is answered to GET with this status and headers.
+/// Starts a server of one file that answers GET with this status and headers.
 async fn serve(status: u16, headers: &'static str) -> Server {
     Server::start(move |asked| match &*asked.method {
         "HEAD" => Answer::sized(200, ABOUT, "content"),
@@ -69,7 +69,8 @@ async fn a_success_that_holds_no_file_is_none() {
     );
 }
 
-/// A store that tells 100 bytes of its one object and sends without end. What it could send before nobody read on.
+/// Starts a store that reports 100 bytes for its one object and sends without end. Returns the
+/// bytes it could send before the reader stopped.
 async fn endless() -> (String, JoinSet<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -91,7 +92,7 @@ async fn endless() -> (String, JoinSet<usize>) {
             stream.write_all(about.as_bytes()).await.unwrap();
             let chunk = [b"10000\r\n", &vec![7; 1 << 16][..], b"\r\n"].concat();
             let mut sent = 0;
-            // Without an end of its own, for as much as fits into memory.
+            // Without an end of its own, up to a limit that fits into memory.
             while sent < 1 << 30 && stream.write_all(&chunk).await.is_ok() {
                 sent += chunk.len();
             }
@@ -214,7 +215,7 @@ async fn a_body_of_no_length_is_a_file_where_its_end_is_certain() {
     let whole = "7\r\ncontent\r\n0\r\n\r\n";
     for (headers, body) in [
         (chunked.to_owned(), whole),
-        // Who tells no size to HEAD may tell it with a range.
+        // A server without a size for HEAD may report it with a range.
         ("content-range: bytes 0-0/7\r\n".to_owned(), "c"),
     ] {
         let server = Server::start(move |asked| {

@@ -1,4 +1,4 @@
-//! File systems: what they refuse, round, and tell late.
+//! File systems: refusals, rounding, and late errors.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use crate::edges::{
     table::{End, shown},
 };
 
-/// What errno(3) calls numbers.
+/// Error numbers of errno(3).
 const EPERM: i32 = 1;
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
@@ -33,7 +33,7 @@ const EOPNOTSUPP: i32 = 95;
 const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
 
-/// How file systems say that they do not keep something.
+/// Errors with which file systems report that they do not keep an attribute.
 const REFUSALS: [i32; 4] = [EPERM, EINVAL, ENOSYS, EOPNOTSUPP];
 
 const MTIME: FileTime = FileTime {
@@ -236,13 +236,13 @@ fn two_writers_to_one_name_do_not_mix() {
         draft.publish(&spec(data.len() as u64))
     };
     let (mine, theirs) = (draft(&path, b"mine"), draft(&path, b"theirs"));
-    // Whoever came second has the name first.
+    // The second writer has published first.
     end(&theirs, b"theirs").unwrap();
     let error = says(end(&mine, b"mine"), "another posthaste wrote it meanwhile");
     assert_eq!(error.kind(), ErrorKind::Conflict);
     drop(mine);
     assert_eq!(fs::read(&path).unwrap(), b"theirs");
-    // Whoever was killed has left something, which goes with the next one who comes to an end.
+    // A killed writer leaves a file, which the next successful one removes.
     std::mem::forget(draft(&path, b"killed"));
     let (first, second) = (draft(&path, b"first"), draft(&path, b"second"));
     end(&second, b"second").unwrap();
@@ -360,7 +360,7 @@ async fn who_finishes_a_large_file_second_is_told() {
     let error = says(late, "something else got this name meanwhile");
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(fs::read(folder.path().join("large")).unwrap() == theirs);
-    // Once more, it is known what is replaced.
+    // A second time, the replaced file is known.
     drop(first);
     let again = end.create(b"large", &spec(3 << 20)).await.unwrap();
     assert_eq!(again.kept().len(), 3);
@@ -377,7 +377,7 @@ async fn what_others_put_under_a_foretold_name_is_left_alone() {
             |place: &Path, victim: &Path| std::os::unix::fs::symlink(victim, place),
             |place: &Path, _: &Path| {
                 fs::write(place, "theirs")?;
-                // Only root can; what is left is a file of one's own, which is taken.
+                // Only root can; the leftover is then a file of this user, which is accepted.
                 let _ = chown(place, Some(4711), None);
                 Ok(())
             },
@@ -428,7 +428,7 @@ async fn a_directory_that_became_a_link_is_not_read_through() {
     assert_eq!(text().await.unwrap(), b"ours");
     fs::rename(at("root/sub"), at("root/away")).unwrap();
     symlink("../other", at("root/sub")).unwrap();
-    // What was opened a moment ago is read on.
+    // A file opened a moment ago is read on.
     let mut read = text().await;
     while read.is_ok() {
         assert_eq!(read.unwrap(), b"ours");
@@ -444,11 +444,11 @@ async fn a_directory_that_became_a_link_is_not_read_through() {
     says(end.list(b"sub", false).await.map(|_| ()), "symbolic link");
     fs::remove_file(at("root/sub")).unwrap();
     fs::rename(at("root/away"), at("root/sub")).unwrap();
-    // What was opened first is read, whatever takes its name.
+    // The file opened first is read, whatever takes its name.
     fs::rename(at("root"), at("moved")).unwrap();
     symlink("other", at("root")).unwrap();
     assert_eq!(text().await.unwrap(), b"ours");
-    // Once that was removed, a link that has its name is none that anybody named.
+    // After its removal, a link under its name is one that nobody named.
     fs::remove_dir_all(at("moved")).unwrap();
     let mut read = text().await;
     while read.is_ok() {
@@ -457,7 +457,7 @@ async fn a_directory_that_became_a_link_is_not_read_through() {
         read = text().await;
     }
     says(read, "");
-    // Links that are followed are.
+    // Followed links are.
     let end = Posix::new(at("other"), DraftRules::default());
     symlink("sub", at("other/link")).unwrap();
     let mut listing = end.list(b"", true).await.unwrap();
@@ -506,7 +506,7 @@ async fn nobody_reads_a_file_before_it_has_its_name() {
     for left in left {
         assert_eq!(left.metadata().unwrap().mode() & 0o777, 0o600, "{left:?}");
     }
-    // In the end it is as private as any file that is made there.
+    // At the end it is as private as any file that is made there.
     let pieces = vec![Bytes::from_static(b"abc")];
     let small = FileSpec {
         mode: None,

@@ -1,4 +1,4 @@
-//! Real servers behind something that spoils what passes.
+//! Real servers behind a proxy that spoils the traffic.
 
 use std::{
     any::Any,
@@ -27,24 +27,24 @@ use crate::edges::{
 };
 
 const SMALL: usize = 100_000;
-/// More than two segments of every store.
+/// Size of more than two segments of every store.
 const LARGE: usize = 40 << 20;
-/// Times that a temporary error is tried again, as copies do.
+/// Attempts after a temporary error, as in copies.
 const TRIES: usize = 4;
 
-/// A real server.
+/// Real server.
 struct Real {
     address: SocketAddr,
-    /// The address of a place there, and a profile for it.
+    /// Address of a place there, and a profile for it.
     place: String,
     profile: String,
-    /// Whether a request gives a file its final name.
+    /// Returns whether a request gives a file its final name.
     is_final: fn(&Asked) -> bool,
     _server: Box<dyn Any>,
 }
 
 impl Real {
-    /// Opens the place, by way of whatever listens at `address`.
+    /// Opens the place, through the listener at `address`.
     async fn open_at(&self, address: &str) -> Arc<dyn Endpoint> {
         let real = self.address.to_string();
         let place = self.place.replace(&real, address);
@@ -58,7 +58,7 @@ impl Real {
         endpoint
     }
 
-    /// Opens it by way of something that spoils the requests that `is_meant` chooses.
+    /// Opens it through a proxy that spoils the requests that `is_meant` selects.
     async fn open_behind(
         &self,
         spoils: Spoils,
@@ -158,7 +158,7 @@ async fn read(
     Ok(pieces.concat())
 }
 
-/// As copies do: what is temporary is tried again.
+/// Retries temporary errors, like copies.
 async fn again<T>(mut attempt: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let mut outcome = attempt().await;
     for _ in 1..TRIES {
@@ -172,7 +172,7 @@ async fn again<T>(mut attempt: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     outcome
 }
 
-/// Bytes that come are right, or none do.
+/// Checks that the bytes read are right, or that the read fails.
 async fn reads_right_or_not_at_all(real: &Real, bytes: &[u8], spoils: Spoils) -> bool {
     let is_meant = |asked: &Asked| {
         let is_listing = ["list-type", "comp=list", "prefix="];
@@ -195,7 +195,8 @@ async fn reads_right_or_not_at_all(real: &Real, bytes: &[u8], spoils: Spoils) ->
     }
 }
 
-/// What may not be read is not taken for a fault of the credentials, which would end everything.
+/// Checks that a forbidden read does not count as a fault of the credentials, which would end
+/// everything.
 async fn tells_what_may_not_be_read(real: &Real) {
     let whole = real.open().await;
     put(&*whole, b"secret", &noise(SMALL)).await.unwrap();
@@ -213,7 +214,7 @@ async fn tells_what_may_not_be_read(real: &Real) {
     assert!(read(&*endpoint, b"open", 0..SMALL as u64).await.unwrap() == noise(SMALL));
 }
 
-/// What is done and whose answer is lost has arrived.
+/// Checks that a successful request with a lost answer counts as arrived.
 async fn finds_what_was_done(real: &Real) {
     let once_and_always = [1, u32::MAX];
     let bytes = [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))];
@@ -234,7 +235,8 @@ async fn finds_what_was_done(real: &Real) {
     }
 }
 
-/// What is refused at the very end is not there, and what was there before is not taken for it.
+/// Checks that a refusal at the very end leaves no file, and that an earlier one does not count as
+/// the new.
 async fn hears_what_fails_at_the_end(real: &Real, fails: fn() -> Spoils) {
     for (path, bytes) in [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))] {
         let plain = real.open().await;
@@ -267,7 +269,7 @@ async fn hears_what_fails_at_the_end(real: &Real, fails: fn() -> Spoils) {
     }
 }
 
-/// What is spoiled on its way is right or refused.
+/// Checks that spoiled bytes are refused.
 async fn notices_what_is_spoiled(real: &Real) {
     let bytes = noise(LARGE);
     write(&*real.open().await, b"big", &bytes).await.unwrap();
@@ -280,7 +282,7 @@ async fn notices_what_is_spoiled(real: &Real) {
         let right = reads_right_or_not_at_all(real, &bytes, spoils).await;
         assert_eq!(right, is_right, "{place}");
     }
-    // Some servers tell it elsewhere too.
+    // Some servers also report it elsewhere.
     reads_right_or_not_at_all(real, &bytes, Spoils::Lengths).await;
 }
 
@@ -370,7 +372,7 @@ async fn what_was_begun_as_a_large_one_goes_when_a_small_one_comes() {
     let body = Bytes::copy_from_slice(&bytes[..end]);
     let body = Box::pin(futures_util::stream::iter([Ok(body)]));
     writer.write(0, 0..end as u64, body).await.unwrap();
-    // As one that is killed: it says nothing more.
+    // Like a killed process: it sends nothing more.
     drop(writer);
     put(&*endpoint, b"x", b"small").await.unwrap();
     let mut listing = endpoint.list_tree(b"").await.unwrap().unwrap();

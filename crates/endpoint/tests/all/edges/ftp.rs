@@ -1,4 +1,4 @@
-//! FTP servers that do other than they say.
+//! FTP servers that break their own claims.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::edges::{
     table::{End, shown},
 };
 
-/// Larger than what is read in one piece.
+/// Size above that of a single read.
 const LARGE_BYTES: usize = (20 << 20) + 5;
 
-/// The moment that the server says of all it holds.
+/// Time that the server reports for all its files.
 const MTIME: FileTime = FileTime {
     secs: 1_577_836_800,
     nanos: 0,
@@ -32,7 +32,7 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 async fn ftp(server: &FtpServer) -> Arc<dyn Endpoint> {
-    // What is looked at is what servers say.
+    // The servers' answers are tested.
     let rules = DraftRules {
         verify: false,
         ..DraftRules::default()
@@ -228,7 +228,7 @@ async fn a_rename_whose_answer_is_lost_is_looked_for() {
         writer.write(index, range, body).await.unwrap();
     }
     let sum = Checksum::of(&bytes);
-    // However often it is asked, no answer comes.
+    // However often it is requested, no answer comes.
     writer.finish(sum).await.unwrap();
     assert!(server.held("/t/x").unwrap() == bytes);
     put(&*endpoint, b"y", b"small").await.unwrap();
@@ -243,7 +243,7 @@ async fn a_file_with_a_slash_in_its_name_is_listed() {
     let entries = list(&*ftp(&server).await).await.unwrap();
     let mut names: Vec<_> = entries.iter().map(|entry| &*entry.name).collect();
     names.sort_unstable();
-    // Whoever copies says of the first that it is left out.
+    // The copy reports the first as left out.
     assert_eq!(names, [&b"a/b"[..], b"c"]);
     shown(
         "FTP",

@@ -1,5 +1,5 @@
-//! The last step of a write is done, and its answer is lost or says otherwise: looking tells whether the object is whole, and
-//! whether it is ours.
+//! Last steps of writes that succeed, while their answers are lost or wrong: a check shows whether
+//! the object is complete, and whether it is ours.
 
 use std::{
     collections::BTreeMap,
@@ -19,40 +19,40 @@ use crate::edges::{
     table::{End, shown},
 };
 
-/// Bytes of the file: more than one segment, but where segments are composed.
+/// Bytes of the file: more than one segment, except where segments are composed.
 const SIZE: usize = 9 << 20;
 const SIZE_COMPOSED: usize = 1 << 20;
 
-/// How the last step is answered.
+/// Answer to the last step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// The connection ends before the answer.
+    /// Connection ends before the answer.
     Lost,
-    /// A gateway gave up waiting.
+    /// Gateway gave up waiting.
     Late,
-    /// It begins as a success, and tells of an error after much time.
+    /// Success at first, and an error after a long time.
     Failed,
-    /// As to a second asking: there is nothing to finish.
+    /// Answer like to a repeated request: there is nothing to finish.
     Gone,
 }
 
 const ENDINGS: [Last; 4] = [Last::Lost, Last::Late, Last::Failed, Last::Gone];
 
-/// Whose object lies under the name in the end.
+/// Owner of the object under the name at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Ours,
-    /// Another's of the same length.
+    /// Another writer, with the same length.
     Anothers,
-    /// Nobody's: the last step was not done.
+    /// Nobody: the last step was not done.
     Nobodys,
 }
 
-/// What a store was sent.
+/// Requests that a store received.
 #[derive(Default)]
 struct Shelf {
     segments: BTreeMap<String, Vec<u8>>,
-    /// Headers with what is kept beside the bytes.
+    /// Headers with the metadata.
     kept: String,
     object: Option<Vec<u8>>,
     resource: Value,
@@ -101,14 +101,14 @@ async fn write(endpoint: &dyn Endpoint, size: usize) -> Result<()> {
     finished
 }
 
-/// The text of a query's `name`.
+/// Returns the value of a query's `name`.
 fn asked_for<'a>(asked: &'a Asked, name: &str) -> Option<&'a str> {
     let (_, query) = asked.target.split_once('?')?;
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     Some(pairs.find(|(found, _)| *found == name)?.1)
 }
 
-/// The headers of `asked` that tell what is kept beside the bytes.
+/// Returns the headers of `asked` with metadata.
 fn kept_in(asked: &Asked, prefix: &str) -> String {
     let kept = asked.headers.iter();
     let kept = kept.filter(|(name, _)| name.starts_with(prefix));
@@ -129,7 +129,7 @@ fn answer(last: Last, gone: Answer) -> Answer {
     }
 }
 
-/// An S3 store that knows no checksums.
+/// Answers like an S3 store without checksums.
 fn ask_s3(shelf: &mut Shelf, asked: &Asked, (last, whose): (Last, Whose)) -> Answer {
     match (&*asked.method, asked_for(asked, "uploadId")) {
         ("POST", None) => {
@@ -206,7 +206,7 @@ fn ask_gcs(shelf: &mut Shelf, asked: &Asked, (last, whose): (Last, Whose)) -> An
             shelf.resource = resource.clone();
             told(&resource)
         }
-        // One segment: what is composed of it has its checksum.
+        // With one segment, the composed object has its checksum.
         "POST" if is_final => {
             let order: Value = serde_json::from_slice(&asked.body).unwrap();
             shelf.resource["metadata"] = order["destination"]["metadata"].clone();
@@ -229,7 +229,7 @@ async fn store(ask: Ask, last: Last, whose: Whose) -> Server {
     Server::start(move |asked| ask(&mut shelf.lock().unwrap(), asked, (last, whose))).await
 }
 
-/// Writes to each store whose last step is answered so.
+/// Writes to each store with this answer to the last step.
 async fn written(last: Last, whose: Whose) -> Vec<Result<()>> {
     let [of_s3, of_azure, of_gcs] = [
         store(ask_s3, last, whose).await,
@@ -273,7 +273,7 @@ async fn an_object_of_anothers_is_not_taken_for_ours() {
     );
 }
 
-/// A store that takes one small object where nothing is, and whose answer to that is lost.
+/// Starts a store that accepts one small object if nothing is there, and loses the answer.
 async fn taker(is_ours: bool) -> Server {
     let kept = Mutex::new(None);
     Server::start(move |asked| {
@@ -306,7 +306,7 @@ async fn a_first_write_whose_answer_is_lost_is_known_again() {
         let stores = [taker(is_ours).await, taker(is_ours).await];
         for endpoint in [s3(&stores[0]), azure(&stores[1]).await] {
             assert_eq!(claim(&*endpoint).await.is_ok(), is_ours);
-            // Who comes later is told so, whatever lies there.
+            // The later writer gets the error, whatever object is there.
             let late = claim(&*endpoint).await.unwrap_err();
             assert_eq!(late.kind(), ErrorKind::Conflict);
         }

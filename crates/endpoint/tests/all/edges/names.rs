@@ -1,4 +1,4 @@
-//! Names that nothing can stand for, or that stand for something else.
+//! Names that are invalid, or have a special meaning.
 
 use posthaste_endpoint::{
     ErrorKind, Kind, is_unfinished,
@@ -30,7 +30,7 @@ async fn links_that_no_name_can_stand_for_are_listed() {
         .iter()
         .map(|entry| String::from_utf8_lossy(&entry.name))
         .collect();
-    // Whoever copies says of each but the last that it is left out.
+    // The copy reports each but the last as left out.
     assert_eq!(
         names,
         [
@@ -78,7 +78,7 @@ async fn names_of_unfinished_copies_are_listed() {
         stores::list(&*s3(&of_s3)).await.unwrap(),
         list(&files).await.unwrap(),
     ] {
-        // Whoever copies says of it that it is left out.
+        // The copy reports it as left out.
         assert_eq!(entries.len(), 1);
         assert_eq!((&*entries[0].name, entries[0].size), (name.as_bytes(), 7));
     }
@@ -89,7 +89,8 @@ async fn names_of_unfinished_copies_are_listed() {
     );
 }
 
-/// A store with a file `x`, a link `x`, a link `l`, and a link `d` beside a key below `d/`.
+/// Answers like a store with a file `x`, a link `x`, a link `l`, and a link `d` beside a key below
+/// `d/`.
 fn store(asked: &Asked) -> Answer {
     let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
     let below = [("d%2F", "d/e"), ("x%2F", ""), ("l%2F", ""), ("new%2F", "")];

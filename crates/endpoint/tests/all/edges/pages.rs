@@ -1,4 +1,5 @@
-//! Pages of Azure and GCS that come round, are empty or say too little, and one object among others that can't be read.
+//! Pages of Azure and GCS that repeat, are empty or lack fields, and one unreadable object among
+//! others.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -11,7 +12,7 @@ use crate::edges::{
     table::{End, shown},
 };
 
-/// A page of Azure of these names below `t/`.
+/// Returns a page of Azure of these names below `t/`.
 fn azure_page(names: &[&str], size: &str, next: &str) -> Answer {
     let objects: String = names
         .iter()
@@ -25,7 +26,7 @@ fn azure_page(names: &[&str], size: &str, next: &str) -> Answer {
 
 const ONE_BYTE: &str = "<Content-Length>1</Content-Length>";
 
-/// A page of GCS of these names below `t/`.
+/// Returns a page of GCS of these names below `t/`.
 fn gcs_page(names: &[&str], size: &str, next: &str) -> Answer {
     let items: Vec<String> = names
         .iter()
@@ -39,7 +40,7 @@ const SIZE_OF_ONE: &str = r#","size":"1""#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_come_round_end() {
-    // One page again, or two by turns.
+    // A single page again, or two in alternation.
     for turns in [1, 2] {
         let server = Server::start(move |asked| {
             let first = turns == 1 || !asked.target.contains("marker=x");
@@ -62,7 +63,7 @@ async fn pages_that_come_round_end() {
     shown("Azure, Google", "pages come round", End::Refused);
 }
 
-/// A page of S3 of these names below `t/`.
+/// Returns a page of S3 of these names below `t/`.
 fn s3_page(names: &[&str], next: &str) -> Answer {
     let objects: String = names
         .iter()
@@ -83,7 +84,7 @@ fn s3_page(names: &[&str], next: &str) -> Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_object_again_and_again_ends() {
-    // Under a new token each time, and alone or by turns.
+    // Under a new token each time, and alone or in alternation.
     for names in [&["a"][..], &["b", "a"]] {
         let count = AtomicUsize::new(0);
         let next = move || {
@@ -115,7 +116,7 @@ async fn one_object_again_and_again_ends() {
     );
 }
 
-/// What `tell` answers at first, and then the last page.
+/// Answers with `first`, and then with the last page.
 fn in_two(asked: &Asked, first: impl Fn() -> Answer, last: impl Fn() -> Answer) -> Answer {
     let goes_on = ["marker=x", "pageToken=x", "continuation-token=x"];
     match goes_on.iter().any(|text| asked.target.contains(text)) {
@@ -190,7 +191,7 @@ async fn pages_without_sizes_and_answers_that_are_none_are_refused() {
     );
 }
 
-/// Reads the objects `a`, `b` and `c`, of which one has to be refused.
+/// Reads the objects `a`, `b` and `c`, one of which must be refused.
 async fn one_of_three(endpoint: &dyn Endpoint) -> Error {
     let mut refused = None;
     for entry in list(endpoint).await.unwrap() {

@@ -1,4 +1,5 @@
-//! S3 stores that are elsewhere, ask nobody, ask who reads to pay, or tell nothing to who may not list.
+//! S3 stores that are elsewhere, are anonymous, require the reader to pay, or report nothing
+//! without permission to list.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -22,7 +23,7 @@ use crate::edges::{
 
 const ABOUT: &str = "etag: \"e\"\r\n";
 
-/// An answer by which a store says where the bucket is.
+/// Returns an answer with which a store redirects to the bucket's place.
 fn sends_on(asked: &Asked, status: u16, headers: &str, body: &str) -> Option<Answer> {
     let signed = asked.header("authorization").unwrap();
     let is_there = signed.contains("/eu-1/s3/");
@@ -133,7 +134,7 @@ async fn who_asks_pays_where_that_is_said() {
     shown("S3", "who asks has to pay", End::Right);
 }
 
-/// A store whose keys may read and write one object, and list nothing.
+/// Starts a store whose keys may read and write one object, and list nothing.
 async fn unlisted(status: u16) -> Server {
     let denied = move || Answer::sized(status, "", "");
     Server::start(move |asked| {
@@ -146,7 +147,7 @@ async fn unlisted(status: u16) -> Server {
                 Answer::sized(200, "", told)
             }
             true => Answer::sized(200, ABOUT, "bytes"),
-            // What is not there is not told from what may not be seen.
+            // A missing object looks like a forbidden one.
             false => denied(),
         }
     })
@@ -165,7 +166,7 @@ async fn one_object_is_found_by_keys_that_may_not_list() {
         );
         let unseen = endpoint.stat(b"new", true).await.unwrap_err();
         assert_eq!(unseen.kind(), ErrorKind::PermissionDenied);
-        // Nothing is known of what is there, so nothing of it is compared.
+        // Nothing is known of existing files, so nothing is compared.
         assert!(endpoint.make_directory(b"new").await.unwrap());
     }
     shown("S3, Azure, Google", "keys may not list", End::Right);
@@ -181,7 +182,7 @@ async fn what_a_store_tells_lends_nobodys_rights() {
     let folder = tempfile::tempdir().unwrap();
     let files = Posix::new(folder.path().to_owned(), DraftRules::default());
     let spec = FileSpec {
-        // As the copy does with each file.
+        // Like the copy with each file.
         mode: whole.entry.mode.map(without_lent_rights),
         ..crate::edges::spec(b"content")
     };

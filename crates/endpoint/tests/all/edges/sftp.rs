@@ -1,4 +1,4 @@
-//! Servers of SFTP that answer other than was asked.
+//! SFTP servers with unexpected answers.
 
 use std::{
     fs,
@@ -166,7 +166,7 @@ async fn a_size_that_is_too_short_cuts_no_file() {
         let error = says(read, "more comes than it is said to hold");
         assert_eq!(error.kind(), ErrorKind::Changed);
     }
-    // One that is said to be empty is read until nothing comes, as are those of /proc.
+    // A file reported as empty is read to its end, like those of /proc.
     fs::write(root.join("file"), [7; 7]).unwrap();
     let entry = sftp.stat(b"file", true).await.unwrap().unwrap();
     assert_eq!(entry.size, 0);

@@ -1,4 +1,4 @@
-//! Stores and web servers that answer other than was asked.
+//! Stores and web servers with unexpected answers.
 
 use std::fmt::Write as _;
 
@@ -12,12 +12,12 @@ use crate::edges::{
     web,
 };
 
-/// Bytes of the one object that there is.
+/// Bytes of the only object.
 const SIZE: usize = 20 << 20;
-/// What an object of that size tells beside its bytes.
+/// Headers of an object of that size.
 const ABOUT: &str = "etag: \"e-3\"\r\nlast-modified: Wed, 01 Jan 2025 00:00:00 GMT\r\n";
 
-/// The bytes of the object: no two places of it are alike.
+/// Returns the bytes of the object: no two places of it are alike.
 fn content() -> Vec<u8> {
     (0..SIZE / 4)
         .flat_map(|place| u32::try_from(place).unwrap().to_le_bytes())
@@ -45,14 +45,14 @@ pub async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
     }
 }
 
-/// The answer of a store that has stored what it was sent, and sums it.
+/// Answers like a store that has stored the body, with its checksum.
 pub fn stored(asked: &Asked) -> Answer {
     let sum = "x-amz-checksum-crc64nvme";
     let told = asked.header(sum).unwrap_or_default();
     Answer::sized(200, &format!("etag: \"e\"\r\n{sum}: {told}\r\n"), "")
 }
 
-/// A page of keys below `t/`, each of so many bytes, and what else it says.
+/// Returns a page of keys below `t/`, each with its size, and further elements.
 pub fn page(keys: &[(&str, usize)], more: &str) -> Answer {
     let mut text = format!("<ListBucketResult>{more}");
     for (key, size) in keys {
@@ -64,7 +64,7 @@ pub fn page(keys: &[(&str, usize)], more: &str) -> Answer {
     Answer::sized(200, "", text + "</ListBucketResult>")
 }
 
-/// A store of one object, `t/big`, which answers GET of it so.
+/// Starts a store of one object, `t/big`, that answers its GET this way.
 async fn store(get: impl Fn(&Asked, Vec<u8>) -> Answer + Send + Sync + 'static) -> Server {
     Server::start(move |asked| {
         let (path, _) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
@@ -112,7 +112,7 @@ async fn a_large_object_is_held_to_the_md5_that_the_store_tells() {
             let entry = endpoint.stat(b"big", true).await.unwrap().unwrap();
             let reader = endpoint.open(b"big", &entry).await.unwrap();
             let whole = SIZE as u64;
-            // Lanes read side by side.
+            // Lanes read in parallel.
             for range in [9 << 20..whole, 0..3 << 20, 3 << 20..9 << 20] {
                 reader.confirm().await.unwrap();
                 let body = reader.read(range).await.unwrap();

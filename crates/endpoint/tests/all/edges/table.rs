@@ -1,16 +1,16 @@
-//! The table of `docs/reference/edges.md`: each test shows rows of it.
+//! Table of `docs/reference/edges.md`: each test covers rows of it.
 
 use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/edges.md");
 
-/// Where the tests are: of endpoints by themselves, and of the program.
+/// Folders of the tests: of endpoints alone, and of the program.
 const TESTS: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../endpoint/tests/all/edges"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/copy"),
 ];
 
-/// Those of pulls, stage-ins and offloads, which name their rows in a comment.
+/// Tests of pulls, stage-ins and offloads, which name their rows in a comment.
 const OTHERS: [&str; 5] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/all/pull.rs"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_in.rs"),
@@ -25,18 +25,18 @@ const OTHERS: [&str; 5] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_out.rs"),
 ];
 
-/// What becomes of an odd answer.
+/// Result of an unusual answer.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
-    /// All of it arrives as it is.
+    /// Everything arrives unchanged.
     Right,
-    /// Nothing counts as there; a line says why.
+    /// Nothing counts as there; a line gives the reason.
     Refused,
-    /// The rest arrives; what does not is named, and the exit code is 6.
+    /// Other files arrive; the missing ones are named, and the exit code is 6.
     LeftOut,
 }
 
-/// Says what the calling test has shown of these endpoints. The page has the same row.
+/// Records what the calling test has shown of these endpoints. The page has the same row.
 pub fn shown(endpoints: &str, situation: &str, end: End) {
     let end = match end {
         End::Right => "right",

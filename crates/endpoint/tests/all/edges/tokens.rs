@@ -1,4 +1,4 @@
-//! Servers whose tokens end.
+//! Servers whose tokens expire.
 
 use std::{
     fs,
@@ -21,10 +21,10 @@ use crate::edges::{
     table::{End, shown},
 };
 
-/// A server of WebDAV that takes each token a few times. Tokens are numbers, and grow.
+/// WebDAV server that accepts each token a few times. Tokens are numbers, and grow.
 struct Office {
     server: Server,
-    /// The token that counts now.
+    /// Valid token.
     now: Arc<AtomicU32>,
 }
 
@@ -41,7 +41,7 @@ impl Office {
         Self { server, now }
     }
 
-    /// From now on the next one counts.
+    /// Makes the next token the valid one.
     fn end_token(&self) {
         self.now.fetch_add(1, SeqCst);
     }
@@ -54,7 +54,7 @@ impl Office {
     }
 }
 
-/// Gives the token of now for the refresh token of before, and a new one of those.
+/// Returns the current token for the previous refresh token, and a new refresh token.
 fn give(asked: &Asked, now: &AtomicU32) -> Answer {
     let form = String::from_utf8_lossy(&asked.body);
     let now = now.load(SeqCst);

@@ -1,4 +1,4 @@
-//! Web servers whose pages are other than most.
+//! Web servers with unusual pages.
 
 use posthaste_endpoint::{Endpoint, Entry, Kind, Result};
 use posthaste_testbed::{
@@ -26,7 +26,7 @@ pub async fn list(endpoint: &dyn Endpoint) -> Result<Vec<Entry>> {
     }
 }
 
-/// A server whose index is this page, and which has any file.
+/// Starts a server with this page as its index, and with any file.
 async fn index(page: &'static str) -> Server {
     Server::start(move |asked| match asked.target.ends_with('/') {
         true => Answer::sized(200, PAGE, page),

@@ -1,4 +1,4 @@
-//! WebDAV servers that answer other than was asked.
+//! WebDAV servers with unexpected answers.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +23,10 @@ use crate::edges::{
     table::{End, shown},
 };
 
-/// Larger than what is written in one piece.
+/// Size above that of a single write.
 const LARGE_BYTES: usize = (9 << 20) + 5;
 
-/// What a server holds, by path.
+/// Files of a server, by path.
 type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
 fn files(held: &[(&str, &str)]) -> Files {
@@ -35,7 +35,7 @@ fn files(held: &[(&str, &str)]) -> Files {
     Arc::new(Mutex::new(held.collect()))
 }
 
-/// An element of an answer about properties, under a prefix that is not everybody's.
+/// Returns an element of an answer about properties, under an unusual prefix.
 fn told(path: &str, properties: &str) -> String {
     format!(
         "<x:response><x:href>{path}</x:href><x:propstat><x:prop>{properties}</x:prop>\
@@ -50,7 +50,7 @@ fn about(responses: &str) -> Answer {
     Answer::sized(207, "", format!("{start}{responses}</x:multistatus>"))
 }
 
-/// What a server answers that behaves.
+/// Answers like a correct server.
 fn answer(asked: &Asked, files: &Files) -> Answer {
     let mut files = files.lock().unwrap();
     let path = asked.target.trim_end_matches('/').to_owned();
@@ -106,7 +106,7 @@ fn answer(asked: &Asked, files: &Files) -> Answer {
 async fn dav(server: &Server) -> Arc<dyn Endpoint> {
     let address = server.url().replace("http://", "webdav://");
     let profile = "[me]\nuser = \"u\"\npassword = \"p\"\n";
-    // What is looked at is what servers say.
+    // The servers' answers are tested.
     let rules = DraftRules {
         verify: false,
         ..DraftRules::default()
@@ -131,7 +131,7 @@ async fn put(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
     endpoint.put(path, &spec(bytes.len()), data, sum).await
 }
 
-/// Writes as large files are written: a stream that can be had once.
+/// Writes like for a large file: from a stream without a copy.
 async fn write(endpoint: &dyn Endpoint, path: &[u8], bytes: &[u8]) -> Result<()> {
     let writer = endpoint.create(path, &spec(bytes.len())).await?;
     let pieces: Vec<_> = bytes.chunks(100_000).map(Bytes::copy_from_slice).collect();
@@ -158,7 +158,8 @@ fn noise(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
 }
 
-/// A door, which answers writes with an address at a pool, and what its pool was asked. Both hold `files` together.
+/// Starts a door, which answers writes with an address at a pool, and returns the pool's requests.
+/// Both share `files`.
 async fn door_and_pool(files: &Files, at_once: bool) -> (Server, Arc<Mutex<Vec<Asked>>>, Server) {
     let asked_there = Arc::new(Mutex::new(Vec::new()));
     let (seen, held) = (Arc::clone(&asked_there), Arc::clone(files));
@@ -250,7 +251,7 @@ async fn a_door_that_reads_first_is_answered_again_where_that_can_be() {
     let endpoint = dav(&door).await;
     put(&*endpoint, b"small", b"small").await.unwrap();
     assert_eq!(files.lock().unwrap()["/t/small"], b"small");
-    // A stream can't be had twice; whoever writes it begins again.
+    // A stream has no copy; its writer begins again.
     let large = write(&*endpoint, b"large", &noise(LARGE_BYTES)).await;
     let error = says(large, "too late where the file is to go");
     assert!(error.is_temporary() && !error.to_string().contains("hush"));
@@ -437,7 +438,7 @@ async fn what_a_killed_writer_left_is_removed_by_the_next() {
         let sum = writer.write(0, 0..bytes.len() as u64, body).await.unwrap();
         (writer, sum)
     };
-    // As one that is killed: it says nothing more.
+    // Like a killed process: it sends nothing more.
     drop(begin().await);
     let left = names();
     assert_eq!(left.len(), 1, "{left:?}");
@@ -445,7 +446,7 @@ async fn what_a_killed_writer_left_is_removed_by_the_next() {
     assert!(names().len() == 1 && names() != left, "{:?}", names());
     writer.finish(sum).await.unwrap();
     assert_eq!(names(), ["/t/x"]);
-    // What is there already is not written again.
+    // An existing file is not written again.
     drop(begin().await);
     assert_eq!(names().len(), 2);
     endpoint.forget_unfinished(b"x", &spec.origin).await;
@@ -639,7 +640,7 @@ async fn times_that_are_not_kept_are_counted() {
         writer.write(0, 0..5, body).await.unwrap();
         writer.finish(sum).await.unwrap();
         assert_eq!(endpoint.unkept().times, lost);
-        // This one tells no times at all.
+        // This one reports no times at all.
         assert_eq!(endpoint.learn_time_step_ns(b"x").await.unwrap(), None);
         assert_eq!(endpoint.capabilities().mtime_step_ns, None);
         assert_eq!(endpoint.unkept().times, lost, "a trial is no file");
@@ -680,7 +681,7 @@ async fn a_page_that_asks_to_log_in_is_no_file() {
 async fn an_older_file_of_that_size_is_not_what_was_moved() {
     let held = files(&[("/t/x", "older")]);
     let files = Arc::clone(&held);
-    // What was written is gone before it is moved.
+    // The written file is gone before it is moved.
     let server = Server::start(move |asked| match &*asked.method {
         "MOVE" => {
             let path = asked.target.trim_end_matches('/');

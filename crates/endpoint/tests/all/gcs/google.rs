@@ -1,4 +1,4 @@
-//! What stands in for Google beside its storage: who gives out tokens, and who asks for them.
+//! Substitutes for Google beside its storage: the token service, and its clients.
 
 use std::{
     fs,
@@ -20,12 +20,12 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The key of an account that never was, known to everybody who reads this.
+/// Key of an account that never existed, public in this repository.
 const KEY: &str = include_str!("account.pem");
 
 pub const EMAIL: &str = "copier@testbed.iam.gserviceaccount.com";
 
-/// The head and the bytes after it that came with it.
+/// Reads the head and the bytes after it that came with it.
 async fn read_head(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut read = Vec::new();
     loop {
@@ -64,12 +64,12 @@ async fn answer(stream: &mut TcpStream, status: &str, headers: &str, body: &str)
     let _ = stream.shutdown().await;
 }
 
-/// A server that answers every request alike.
+/// Starts a server that gives every request this answer.
 pub async fn always(status: &'static str, headers: &'static str, body: &'static str) -> Server {
     serve(move |_| (status, headers, body)).await
 }
 
-/// A server that answers well, with these bodies in turn, the last of them for good.
+/// Starts a server that answers with these bodies in turn, the last of them repeatedly.
 pub async fn in_turn(bodies: &'static [&'static str]) -> Server {
     serve(|turn| ("200 OK", "", bodies[turn.min(bodies.len() - 1)])).await
 }
@@ -111,27 +111,27 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// The heads of the requests so far.
+    /// Returns the heads of the requests so far.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-/// Gives out tokens to who shows an assertion signed with the key, and lets through to a store only
-/// who shows the newest token.
+/// Token service and gate: tokens require an assertion signed with the key, and access to the store
+/// requires the newest token.
 pub struct Google {
     tokens: SocketAddr,
     gate: SocketAddr,
     given: Arc<AtomicU64>,
     valid: Arc<AtomicU64>,
     revoked: Arc<Notify>,
-    /// Who has been let through and is still there.
+    /// Number of connections admitted now.
     inside: watch::Sender<usize>,
     folder: tempfile::TempDir,
     _chores: JoinSet<()>,
 }
 
-/// One who has been let through.
+/// Admitted connection.
 struct Inside(watch::Sender<usize>);
 
 impl Inside {
@@ -194,18 +194,18 @@ impl Google {
         format!("http://{}/token", self.tokens)
     }
 
-    /// Where the store is found behind the gate.
+    /// Returns the address of the store behind the gate.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.gate)
     }
 
-    /// Tokens given out so far.
+    /// Returns the number of tokens issued so far.
     pub fn given(&self) -> u64 {
         self.given.load(SeqCst)
     }
 
-    /// Makes the token given out last worthless, and ends all that it opened. When this returns, no
-    /// connection is left on which somebody could still ask with it.
+    /// Revokes the last token, and ends all connections that it opened. When this returns, no
+    /// connection is left on which it could still be used.
     pub async fn revoke(&self) {
         self.valid.fetch_add(1, SeqCst);
         self.revoked.notify_waiters();
@@ -213,7 +213,7 @@ impl Google {
         inside.wait_for(|count| *count == 0).await.unwrap();
     }
 
-    /// An account's key file.
+    /// Returns an account's key file.
     pub fn key_file(&self, token_uri: &str, key: &str) -> PathBuf {
         let text = json!({
             "type": "service_account",
@@ -228,7 +228,7 @@ impl Google {
         path
     }
 
-    /// A profile of the account behind the gate.
+    /// Returns a profile of the account behind the gate.
     pub fn profile(&self) -> String {
         let path = self.key_file(&self.token_uri(), KEY);
         profile(&self.endpoint(), &path)
@@ -256,7 +256,7 @@ async fn let_through(
         answer(&mut stream, "401 Unauthorized", "", body).await;
         return;
     }
-    // Dropped in reverse: the connection is closed when nobody counts as inside.
+    // Dropped in reverse: the connection is closed once it no longer counts as admitted.
     let _inside = Inside::new(inside);
     let mut stream = stream;
     let mut behind = TcpStream::connect(store).await.unwrap();

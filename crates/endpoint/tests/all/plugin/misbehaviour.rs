@@ -1,4 +1,4 @@
-//! Plug-ins that die, hang, lie and flood: said what they did, survived, and gone afterwards.
+//! Plug-ins that die, hang, lie and flood: diagnosed, survived, and gone afterwards.
 
 use std::{
     collections::BTreeMap,
@@ -23,11 +23,11 @@ use tokio::time::{Instant, timeout};
 /// Bytes of the rogue's one file.
 const SIZE: u64 = 100_000;
 
-/// Longest that anything here may take to come about, on the busiest machine.
+/// Longest time for anything here, on the busiest machine.
 const SOON: Duration = Duration::from_secs(120);
 
-/// How long what hangs is waited for. Whatever answers must answer within it, so that it is no shorter
-/// than a busy machine may leave a process standing.
+/// Timeout of a hanging plug-in. Every answer must come within it, so it exceeds the time for which
+/// a busy machine may suspend a process.
 const HANGING: Duration = Duration::from_secs(5);
 
 struct Rogue {
@@ -54,7 +54,7 @@ impl Rogue {
         Self { folder, launch }
     }
 
-    /// One that is given up when it is quiet for long.
+    /// Returns one that is given up after a short silence.
     fn not_waited_for(fault: &str) -> Self {
         let mut rogue = Self::new(fault);
         rogue.launch.patience.quiet = HANGING;
@@ -74,7 +74,7 @@ impl Rogue {
         self.try_open().await.err().expect("it opened")
     }
 
-    /// The process ids of all its starts.
+    /// Returns the process ids of all its starts.
     fn starts(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.folder.path().join("starts")).unwrap();
         text.lines().map(|line| line.parse().unwrap()).collect()
@@ -85,7 +85,7 @@ impl Rogue {
         self.starts().into_iter().for_each(is_gone);
     }
 
-    /// Whether any of its processes came as far as noting its id.
+    /// Returns whether any of its processes noted its id.
     fn has_begun(&self) -> bool {
         self.folder.path().join("starts").exists()
     }
@@ -102,7 +102,7 @@ fn is_gone(process: u32) {
     assert!(is_gone, "the process {process} still runs");
 }
 
-/// Whether it only waits for somebody to ask how it ended: that of an orphan is up to `init`.
+/// Returns whether it is only a zombie: `init` collects an orphan's exit status.
 fn is_dead(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(')')
@@ -247,7 +247,7 @@ async fn a_death_in_mid_write_is_temporary_and_mended() {
     let error = put(&plugin).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.is_temporary());
-    // Its end may be heard of late.
+    // Its end may be noticed late.
     while let Err(error) = put(&plugin).await {
         assert!(error.is_temporary(), "{error}");
     }
@@ -302,7 +302,7 @@ async fn one_that_is_slow_but_says_so_is_waited_for() {
     assert_eq!(rogue.starts().len(), 1);
 }
 
-/// Opens a range and takes some of it.
+/// Opens a range and reads some of it.
 async fn half_a_read(plugin: &Plugin) -> ByteStream {
     let reader = plugin.open(b"file", &entry()).await.unwrap();
     let mut body = reader.read(0..SIZE).await.unwrap();
@@ -375,7 +375,7 @@ async fn nonsense_ends_the_process_and_what_was_under_way() {
 async fn a_second_answer_ends_the_process() {
     let rogue = Rogue::new("answers_twice");
     let plugin = rogue.open().await;
-    // The first answer may come through before the second is seen.
+    // The first answer may arrive before the second is seen.
     let _ = plugin.stat(b"file", false).await;
     is_gone(rogue.starts()[0]);
     assert_eq!(get(&plugin).await.unwrap(), content());

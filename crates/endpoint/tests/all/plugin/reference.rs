@@ -1,4 +1,4 @@
-//! The plug-ins of this repository against the real thing.
+//! Reference plug-ins of this repository against real servers.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use posthaste_testbed::{
     install::{GLOBUS_URL_COPY, find_debian_program, find_python},
 };
 
-/// What is written in Python.
+/// Programs in Python.
 const PROGRAMS: [&str; 4] = [
     "python/posthaste_plugin.py",
     "python/posthaste-plugin-dirstore",
@@ -33,7 +33,7 @@ const PROGRAMS: [&str; 4] = [
     "gridftp/posthaste-plugin-gsiftp",
 ];
 
-/// A program of the repository's `plugins` folder.
+/// Returns a program of the repository's `plugins` folder.
 fn program(name: &str) -> PathBuf {
     find_python().unwrap();
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -55,7 +55,7 @@ async fn folder(path: &Path, rules: DraftRules) -> Arc<dyn Endpoint> {
     folder_without(path, rules, &[]).await
 }
 
-/// A folder whose plug-in says it can't do some of what it can.
+/// Returns a folder whose plug-in denies some of its capabilities.
 async fn folder_without(path: &Path, rules: DraftRules, without: &[&str]) -> Arc<dyn Endpoint> {
     let mut launch = launch("dirstore", "python/posthaste-plugin-dirstore");
     launch.settings.insert("without".to_owned(), without.into());
