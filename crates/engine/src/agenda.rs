@@ -18,7 +18,7 @@ pub(crate) trait Visit: Send + Sized + 'static {
     fn step(&mut self) -> impl Future<Output = Option<Vec<Self>>> + Send;
 }
 
-/// What waits, and how many are being looked at.
+/// Waiting items, and the number being looked at.
 #[derive(Debug)]
 struct State<V> {
     waiting: Vec<V>,

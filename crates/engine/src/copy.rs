@@ -51,15 +51,15 @@ pub use written::Written;
 
 use lane::Shared;
 
-/// What becomes of symbolic links.
+/// Treatment of symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
     /// The link is copied as a link.
     #[default]
     Keep,
-    /// What it points to is copied.
+    /// Copies what the link points to.
     Follow,
-    /// It is left out.
+    /// Leaves the link out.
     Skip,
 }
 
@@ -104,10 +104,10 @@ impl fmt::Debug for Place {
     }
 }
 
-/// One thing to copy.
+/// Source of a copy.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Where it is; its root is the file or directory itself.
+    /// Place of the source; its root is the file or directory itself.
     pub place: Place,
     /// The name it gets inside a destination directory.
     pub name: Vec<u8>,
@@ -115,20 +115,20 @@ pub struct Source {
     pub content: bool,
 }
 
-/// How a copy is done.
+/// Options of a copy.
 #[derive(Clone)]
 pub struct Options {
     /// Which files.
     pub filter: Filter,
-    /// Who decides how many files and streams are used at once.
+    /// Method that decides how many files and streams are used at once.
     pub method: Method,
-    /// Where earlier copies ended, by the name of their path ([`Tuned::path`]).
+    /// Settings at which earlier copies ended, by the name of their path ([`Tuned::path`]).
     pub history: BTreeMap<String, Setting>,
     /// All lanes together send no faster. May be changed while the copy runs.
     pub throttle: Throttle,
-    /// What becomes of symbolic links.
+    /// Treatment of symbolic links.
     pub links: Links,
-    /// How local files are written.
+    /// Rules for writing local files.
     pub rules: DraftRules,
     /// Copy also what seems unchanged.
     pub again: bool,
@@ -144,14 +144,15 @@ pub struct Options {
     pub continues: bool,
     /// An earlier run of this copy made the destination, if it is a directory: it gets the attributes of its source.
     pub has_begun: bool,
-    /// What this copy wrote so far, also in earlier runs. Where nothing is to be replaced, only that counts as unchanged by its size and
-    /// time; of all else that is there the bytes are compared. Nothing is remembered without.
+    /// Record of what this copy wrote so far, also in earlier runs. If nothing is to be replaced,
+    /// only recorded files count as unchanged by size and time; the bytes of all others at the
+    /// destination are compared. Without a record nothing is remembered.
     pub written: Option<Arc<Written>>,
     /// Start no file after this many bytes.
     pub transfer_max: Option<Bytes>,
     /// Start nothing after this time, and end what is under way within seconds.
     pub duration_max: Option<Duration>,
-    /// Who may do some of it elsewhere; nobody without.
+    /// Others that may copy some of it; `None` for nobody.
     pub help: Option<Arc<dyn Help>>,
     /// Called for each thing worth a line.
     pub on_notice: Arc<dyn Fn(&Notice<'_>) + Send + Sync>,
@@ -181,14 +182,14 @@ pub enum Notice<'a> {
     Tuned(&'a Decision),
 }
 
-/// How a copy ended.
+/// End of a copy.
 #[derive(Debug)]
 pub struct Ending {
     /// The counters.
     pub figures: Figures,
-    /// What stopped everything, or why nothing could be written at all.
+    /// Error that stopped everything, or the reason why nothing could be written at all.
     pub fatal: Option<Error>,
-    /// What arrived without something of its own.
+    /// Counts of what arrived without something of its own.
     pub unkept: Unkept,
     /// Symbolic links that the destination refuses to make; they are among those left out.
     pub links_refused: u64,
@@ -200,15 +201,15 @@ pub struct Ending {
     pub last_code: Option<&'static str>,
     /// All has arrived, or was there, but what failed: each was named.
     pub rest_arrived: bool,
-    /// How many failed in a way that may pass when tried again.
+    /// Number of failures that may pass when tried again.
     pub temporary: u64,
-    /// How many were left out for a reason of their own: changed, unreadable, impossible name.
+    /// Number of files left out for a reason of their own: changed, unreadable, impossible name.
     pub left_out: u64,
-    /// How many failed otherwise.
+    /// Number of other failures.
     pub other: u64,
     /// A limit that ended it.
     pub limit: Option<Limit>,
-    /// What the optimizer did.
+    /// Report of the optimizer.
     pub tuned: Tuned,
 }
 
@@ -223,9 +224,9 @@ pub enum Limit {
 
 /// Copies `sources` to `destination`.
 ///
-/// One source onto a destination that isn't a directory becomes the destination. Several sources,
-/// a destination that is a directory, or one written with a trailing slash (`into`): each source
-/// goes into it under its own name. A source written with a trailing slash gives its content.
+/// A single source becomes the destination, unless that is a directory. Several sources, a
+/// destination that is a directory, or one written with a trailing slash (`into`): each source goes
+/// into it under its own name. A source written with a trailing slash gives its content.
 pub async fn copy(
     sources: Vec<Source>,
     destination: Place,
@@ -248,7 +249,7 @@ pub(crate) struct Placed {
     entry: Entry,
     /// Relative to the destination.
     to: Vec<u8>,
-    /// Whether `to` existed before.
+    /// `to` existed before.
     existed: bool,
 }
 

@@ -36,7 +36,7 @@ const CHUNKS_AIM_MIN: u64 = 128;
 /// And at most this many where the largest chunk allows, so that books and manifest stay small.
 const CHUNKS_AIM_MAX: u64 = 200_000;
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileKind {
     /// Bytes in the stream.
@@ -45,7 +45,7 @@ pub enum FileKind {
     Directory,
     /// A symbolic link, kept as a link.
     Symlink {
-        /// Where it points, byte for byte.
+        /// Target of the link, byte for byte.
         target: Vec<u8>,
     },
     /// A regular file that was left out, since it was at fault when it was read: its bytes in the stream are of no use, and
@@ -53,13 +53,13 @@ pub enum FileKind {
     LeftOut,
 }
 
-/// One file of a dataset.
+/// File of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEntry {
     /// Relative to the dataset's root, `/` between components, never with `.` or `..`. Empty for
     /// the root directory itself, which is the first entry.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Bytes of a regular file; 0 for the others.
     pub size: u64,
@@ -71,15 +71,16 @@ pub struct FileEntry {
     pub mtime_ns: u32,
     /// Inode number at the source, to notice when another file took the name.
     pub inode: u64,
-    /// Where its bytes start in the stream.
+    /// Start of its bytes in the stream.
     pub offset: u64,
     /// The number of its owner, and of its group; [`NOBODY_KNOWS`] in a list of a former release.
     pub owner: u32,
-    /// That of its group.
+    /// Group id.
     pub group: u32,
-    /// When anything about it changed last, in nanoseconds since 1970; 0 in a list of a former release.
+    /// Last change of anything about it, in nanoseconds since 1970; 0 in a list of a former
+    /// release.
     pub changed_ns: i64,
-    /// What few files have.
+    /// Attributes that few files have.
     pub extra: Option<Box<Extra>>,
 }
 
@@ -112,7 +113,7 @@ pub struct FileList {
     pub bytes: u64,
 }
 
-/// One piece of a chunk: bytes of one file.
+/// Piece of a chunk: bytes of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Index into [`FileList::files`].

@@ -35,7 +35,8 @@ use crate::copy::{
 const READ_BYTES: usize = 1 << 20;
 /// Permission bits that come along: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
-/// Of a directory those that let its owner work in it: it is still to get its name, and is removed some day.
+/// Rights that let the owner work in a directory: it still has to get its name, and is removed some
+/// day.
 const OWNER_ALL: u32 = 0o700;
 
 /// A file of a draft, as it is to be in the end.
@@ -47,7 +48,7 @@ pub struct Finish<'a> {
     pub size: u64,
     /// Its permission bits, where they are known.
     pub mode: Option<u32>,
-    /// When it changed last, where that is known.
+    /// Last change, if known.
     pub mtime: Option<FileTime>,
 }
 
@@ -58,11 +59,11 @@ pub struct Folder<'a> {
     pub path: &'a [u8],
     /// Its permission bits, where they are known.
     pub mode: Option<u32>,
-    /// When it changed last, where that is known.
+    /// Last change, if known.
     pub mtime: Option<FileTime>,
 }
 
-/// Where a stage-in is put together, and where it goes.
+/// Folder where a stage-in is put together, with its destination.
 #[derive(Debug)]
 pub struct Draft {
     folder: PathBuf,
@@ -72,7 +73,7 @@ pub struct Draft {
     has_lost: AtomicBool,
 }
 
-/// Where it is noted beside a draft that some of what was written to it was lost.
+/// Returns the path beside a draft that notes the loss of written bytes.
 fn loss_path(folder: &Path) -> PathBuf {
     let mut name = folder.as_os_str().to_owned();
     name.push(".lost");
@@ -119,13 +120,13 @@ impl Draft {
         }
     }
 
-    /// The same with the rights of somebody else, whose files they are then.
+    /// Acts with the rights of another account, which then owns the files.
     #[must_use]
     pub fn acting(self, actor: Actor) -> Self {
         Self { actor, ..self }
     }
 
-    /// What people call one of its files.
+    /// Returns the full path of one of its files.
     fn path(&self, relative: &[u8]) -> PathBuf {
         self.folder.join(OsStr::from_bytes(relative))
     }
@@ -205,7 +206,8 @@ impl Draft {
         })
     }
 
-    /// Whether the file system said of any file, to anybody, that some of what was written is lost.
+    /// Returns whether the file system reported a loss of written bytes, for any file and to
+    /// anybody.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         let is_noted = || Ok(loss_path(&self.folder).exists());
@@ -274,7 +276,7 @@ impl Draft {
         clash(error.hint("let it go to another file system"))
     }
 
-    /// Whether a file is there with room for all of it.
+    /// Returns whether a file is there with room for all of it.
     #[must_use]
     pub fn has(&self, path: &[u8], size: u64) -> bool {
         let has = self.actor.run(|| {
@@ -284,13 +286,14 @@ impl Draft {
         has.unwrap_or(false)
     }
 
-    /// What tells this draft from anything else of its name; none when it is not there.
+    /// Returns what distinguishes this draft from anything else of its name; `None` if it is not
+    /// there.
     #[must_use]
     pub fn identity(&self) -> Option<String> {
         self.actor.run(|| Ok(identity(&self.folder))).ok()?
     }
 
-    /// Whether what lies at the destination is the draft of this identity.
+    /// Returns whether the object at the destination is the draft of this identity.
     #[must_use]
     pub fn has_landed(&self, identity_then: &str) -> bool {
         let now = self.actor.run(|| Ok(identity(&self.destination)));
@@ -432,7 +435,7 @@ fn publish_directory(directory: OwnedFd, folder: &Folder<'_>) -> io::Result<Unke
     Ok(unkept)
 }
 
-/// Whether a file system can't do a thing at all.
+/// Returns whether a file system can't do a thing at all.
 fn is_unable(cause: &io::Error) -> bool {
     let cause = Errno::from_io_error(cause);
     matches!(cause, Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP))

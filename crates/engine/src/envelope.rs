@@ -27,7 +27,7 @@ const MAGIC: &[u8] = b"posthaste-envelope-1 ";
 /// Longest wrapped key: 64 recipients take 11 KiB.
 const WRAPPED_BYTES_MAX: usize = 64 << 10;
 
-/// Whether the bytes start as an envelope does.
+/// Returns whether the bytes start like an envelope.
 #[must_use]
 pub fn is_envelope(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)

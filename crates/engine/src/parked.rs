@@ -25,7 +25,7 @@ pub use runs::Runs;
 /// A parked stream, as a listing shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {
-    /// What its record says.
+    /// Record of the stream.
     pub record: Record,
     /// Bytes that lie at the parking place.
     pub bytes: u64,
@@ -43,10 +43,10 @@ pub async fn list(place: &Arc<dyn Endpoint>) -> Result<Vec<Parked>> {
     Ok(found)
 }
 
-/// One stream at a parking place.
+/// Finds one stream at a parking place.
 ///
 /// # Errors
-/// As [`list`]; [`posthaste_endpoint::ErrorKind::NotFound`].
+/// Errors of [`list`]; [`posthaste_endpoint::ErrorKind::NotFound`].
 pub async fn find(place: &Arc<dyn Endpoint>, id: &ParkId) -> Result<Parked> {
     let lot = Lot::new(Arc::clone(place), id.clone());
     let record = lot.record().await?;

@@ -30,15 +30,15 @@ pub use place::{ExtrasUnkept, LeftOut};
 const MEMORY_DEFAULT: Bytes = Bytes::mebi(128);
 /// Chunks under way at once, whatever their size: enough to keep 64 lanes busy.
 const CHUNKS_MAX: u64 = 64;
-/// How often a failed pull looks whether its last writes ended, and how often at most: 2 s in all,
-/// many times what writing a chunk to a disk takes.
+/// Interval and number of checks whether the last writes of a failed pull ended: 2 s in all, many
+/// times what writing a chunk to a disk takes.
 const SETTLE_CHECK: Duration = Duration::from_millis(5);
 const SETTLE_CHECKS_MAX: u32 = 400;
-/// How often holders are asked what they hold by now: a dataset may be pulled while it is still sent. The
-/// interval doubles as long as none holds more.
+/// Interval of asking holders what they hold by now: a dataset may be pulled while it is still
+/// sent. The interval doubles as long as none holds more.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(120);
-/// How often progress is told.
+/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A depot that holds some of a dataset, or its source.
@@ -46,9 +46,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 pub struct Holder {
     /// Its name, for people.
     pub name: String,
-    /// How to reach it, with leave to read.
+    /// Client that reaches it, with the right to read.
     pub client: RelayClient,
-    /// What it is known to hold.
+    /// Fragments it is known to hold.
     pub held: BTreeSet<(ChunkIndex, FragmentIndex)>,
 }
 
@@ -57,16 +57,16 @@ pub struct Holder {
 pub struct Ticket {
     /// The dataset.
     pub manifest: Arc<Manifest>,
-    /// Who holds it.
+    /// Holders of the dataset.
     pub holders: Vec<Holder>,
 }
 
-/// How to pull.
+/// Options of a pull.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
     /// Memory for chunks on their way. At least one chunk is under way whatever this says.
     pub memory: Bytes,
-    /// Whether what is there under a name gives way to what the dataset has.
+    /// The dataset's files replace what is there under their names.
     pub overwrite: bool,
 }
 
@@ -79,20 +79,20 @@ impl Default for PullOptions {
     }
 }
 
-/// How one depot does.
+/// Progress of one depot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HolderProgress {
     /// Its name.
     pub name: String,
-    /// What came from it.
+    /// Bytes received from it.
     pub received: Bytes,
     /// The rate of the last moments.
     pub rate: ByteRate,
-    /// Whether it was given up.
+    /// The pull gave the depot up.
     pub lost: bool,
 }
 
-/// How far a pull is.
+/// Progress of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     /// Verified bytes at the destination.
@@ -107,7 +107,7 @@ pub struct Progress {
     pub holders: Vec<HolderProgress>,
 }
 
-/// What a pull did.
+/// Report of a pull.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullReport {
     /// Bytes of the dataset that are at the destination, all of them verified.
@@ -122,11 +122,12 @@ pub struct PullReport {
     pub depots_lost: u64,
     /// Chunks that were at the destination already.
     pub skipped_chunks: u64,
-    /// What files and directories are there without, because the destination refuses to keep it.
+    /// Counts of what files and directories are without, because the destination refuses to keep
+    /// it.
     pub unkept: Unkept,
-    /// What is not there, because the destination refuses it.
+    /// Files that are missing because the destination refuses them.
     pub left_out: LeftOut,
-    /// What arrived without its owner, its other names, or attributes.
+    /// Counts of what arrived without its owner, its other names, or attributes.
     pub extras_unkept: ExtrasUnkept,
     /// Files that the dataset lacks, since they were left out when it was sent.
     pub not_sent: Vec<String>,

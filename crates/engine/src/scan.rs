@@ -51,10 +51,10 @@ const DEPTH_MAX: usize = 256;
 /// Between two checkpoints: what a killed scan lists again at most.
 const SAVED_EVERY: Duration = Duration::from_secs(1);
 
-/// How a tree is scanned.
+/// Options of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What symbolic links point to is scanned rather than the links.
+    /// Scans what symbolic links point to rather than the links.
     pub follow: bool,
     /// Directories listed at once, where the endpoint can't list the whole tree. A scan that goes
     /// on keeps the number it began with.
@@ -70,7 +70,7 @@ impl Default for Options {
     }
 }
 
-/// How far a scan is: counters that anybody may read.
+/// Progress of a scan: counters that anybody may read.
 #[derive(Debug, Default)]
 pub struct Tally {
     entries: AtomicU64,
@@ -95,7 +95,7 @@ impl Tally {
         self.failures.load(Relaxed)
     }
 
-    /// Those of them that may be listed when tried again.
+    /// Directories among those failures that a retry may list.
     pub fn temporary(&self) -> u64 {
         self.temporary.load(Relaxed)
     }
@@ -128,7 +128,7 @@ pub enum News {
 /// listens any more.
 ///
 /// # Errors
-/// When the root itself can't be listed: as [`Endpoint::list`].
+/// The root itself can't be listed: errors of [`Endpoint::list`].
 pub async fn list(
     endpoint: &Arc<dyn Endpoint>,
     options: Options,
@@ -160,7 +160,7 @@ pub async fn list(
     Ok(())
 }
 
-/// What the visits of a listing share.
+/// State shared by the visits of a listing.
 struct Teller {
     endpoint: Arc<dyn Endpoint>,
     follow: bool,
@@ -274,19 +274,19 @@ impl Scan {
         })
     }
 
-    /// How far it is, with what earlier runs found.
+    /// Returns the progress, with what earlier runs found.
     #[must_use]
     pub fn tally(&self) -> Arc<Tally> {
         Arc::clone(&self.tally)
     }
 
-    /// Whether everything was listed.
+    /// Returns whether everything was listed.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.spool.is_finished()
     }
 
-    /// What was found and counts.
+    /// Returns the entries that were found and count.
     ///
     /// # Errors
     /// The system's.
@@ -306,8 +306,8 @@ impl Scan {
     /// the others go on.
     ///
     /// # Errors
-    /// What fails for now after it was tried for a while: run it again, it goes on. When the root
-    /// itself can't be listed. When the folder can't be written.
+    /// Temporary errors that persist over the retries: another run goes on from there. Errors of
+    /// listing the root itself. Errors of writing the folder.
     pub async fn run(self: &Arc<Self>, on_failure: &Arc<OnFailure>) -> Result<()> {
         if self.is_finished() {
             return Ok(());

@@ -17,22 +17,22 @@ use crate::{
     stripe::{SPARE_BYTES, Stripe, encode_stripe},
 };
 
-/// What a sealed dataset is, beside its files.
+/// Properties of a sealed dataset beside its files.
 #[derive(Debug)]
 pub struct Seal {
     /// Its name at depots.
     pub dataset: DatasetId,
-    /// Where its files lie.
+    /// Folder of its files.
     pub root: PathBuf,
-    /// How chunks are coded.
+    /// Code of its chunks.
     pub code: Code,
-    /// How long each is.
+    /// Length of each chunk.
     pub chunk_size: Bytes,
     /// Until when depots keep it.
     pub expires: Timestamp,
-    /// What becomes of chunks before they are coded.
+    /// Encryption of chunks before they are coded.
     pub encryption: Encryption,
-    /// As whom its files are read.
+    /// Actor as whom its files are read.
     pub actor: Actor,
 }
 
@@ -48,13 +48,13 @@ pub struct Sealed {
     digests: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
     /// Digests of chunks that are others now, since a file was left out, until that is taken note of.
     renewals: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
-    /// How often a failed read of a chunk was put down to a file that was left out meanwhile.
+    /// Number of failed reads of a chunk that were attributed to a file left out meanwhile.
     excused: Mutex<HashMap<ChunkIndex, u32>>,
-    /// What was found at fault last of its source.
+    /// Last fault found in its source.
     trouble: Mutex<Option<String>>,
 }
 
-/// What becomes of chunks before they are coded.
+/// Encryption of chunks before they are coded.
 #[derive(Debug)]
 pub enum Encryption {
     /// Nothing.
@@ -65,12 +65,12 @@ pub enum Encryption {
     Over,
 }
 
-/// How often that is done for one chunk: what fails on is another fault.
+/// Maximum of such reads for one chunk: if reads fail beyond that, the fault is another.
 const EXCUSES_MAX: u32 = 8;
 
 /// A fragment ready to be sent.
 pub struct Fragment {
-    /// What is sent.
+    /// Bytes to send.
     pub bytes: bytes::Bytes,
     /// Its digest.
     pub digest: Digest,
@@ -99,7 +99,7 @@ impl Sealed {
         }
     }
 
-    /// What it is.
+    /// Returns the seal.
     #[must_use]
     pub fn seal(&self) -> &Seal {
         &self.seal
@@ -124,7 +124,7 @@ impl Sealed {
         cut.inspect_err(|error| self.note(error))
     }
 
-    /// What was found at fault last of its source, for people.
+    /// Returns the last fault found in its source, for people.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.trouble_book().clone()
@@ -209,13 +209,14 @@ impl Sealed {
         self.reader.leave_out(file);
     }
 
-    /// Whether a chunk holds something of a file that was left out.
+    /// Returns whether a chunk holds something of a file that was left out.
     #[must_use]
     pub fn lacks_some(&self, chunk: ChunkIndex) -> bool {
         self.reader.lacks_some(chunk.get())
     }
 
-    /// Whether a read of a chunk that failed is worth another, since a file of it was left out; each chunk has so many and no more.
+    /// Returns whether a failed read of a chunk deserves a retry, because one of its files was left
+    /// out. The number of retries per chunk is limited.
     #[must_use]
     pub fn excuses(&self, chunk: ChunkIndex) -> bool {
         if !self.lacks_some(chunk) {
@@ -227,13 +228,13 @@ impl Sealed {
         *count <= EXCUSES_MAX
     }
 
-    /// How many files were left out.
+    /// Returns how many files were left out.
     #[must_use]
     pub fn left_out(&self) -> usize {
         self.reader.left_out()
     }
 
-    /// Whether a chunk was found to be another one since a file was left out.
+    /// Returns whether a chunk was found changed since a file was left out.
     #[must_use]
     pub fn is_renewed(&self, chunk: ChunkIndex) -> bool {
         self.renewals().contains_key(&chunk)
@@ -256,7 +257,7 @@ impl Sealed {
         self.known().get(&chunk).cloned()
     }
 
-    /// Whether somebody read a chunk, so that its digests are known.
+    /// Returns whether somebody read a chunk, so that its digests are known.
     #[must_use]
     pub fn is_read(&self, chunk: ChunkIndex) -> bool {
         self.known().contains_key(&chunk)
@@ -316,7 +317,8 @@ impl Sealed {
         Bytes::new(bytes as u64)
     }
 
-    /// How many digests a chunk has: of the whole, of each fragment and, where it is encrypted, of what it holds.
+    /// Returns the number of digests of a chunk: of the whole, of each fragment and, if it is
+    /// encrypted, of its content.
     #[must_use]
     pub fn digests_expected(&self) -> usize {
         let is_encrypted = !matches!(self.seal.encryption, Encryption::None);

@@ -57,25 +57,25 @@ struct State {
     ended: bool,
 }
 
-/// What a lane gives back when it is done with a hand.
+/// Receipt that a lane gives back when it is done with a hand.
 #[derive(Debug)]
 pub(super) struct Receipt {
     sizes: Vec<(Class, Bytes)>,
 }
 
-/// What a lane does next.
+/// Next work of a lane.
 #[derive(Debug)]
 pub(super) struct Hand {
     class: Class,
     pub works: Vec<Work>,
-    /// How many of them at once, where they don't travel together.
+    /// Number of files at once, unless they travel together.
     pub at_once: usize,
     /// They travel together.
     pub bundled: bool,
 }
 
 impl Hand {
-    /// What to give back when it is done.
+    /// Returns the receipt to give back when the hand is done.
     pub(super) fn receipt(&self) -> Receipt {
         let sizes = self
             .works
@@ -146,18 +146,18 @@ impl Board {
         }
     }
 
-    /// What is left to move, as far as it was found.
+    /// Returns what is left to move, as far as the walk found it.
     pub(super) fn open(&self) -> Stocks {
         self.state().open
     }
 
-    /// Whether `files` were found, or there are no more.
+    /// Returns whether the walk found `files` files, or ended.
     pub(super) fn is_known(&self, files: u64) -> bool {
         let state = self.state();
         state.ended || state.open.total().files >= files
     }
 
-    /// Whether nothing is left to move.
+    /// Returns whether nothing is left to move.
     pub(super) fn is_finished(&self) -> bool {
         let state = self.state();
         state.ended && state.open.total().files == 0
@@ -187,7 +187,7 @@ impl Board {
         self.filled.notify_one();
     }
 
-    /// Whether files wait that no share wants, while some share has nothing left to do.
+    /// Returns whether files wait that no share wants, while some share has nothing left to do.
     pub(super) fn is_share_done(&self) -> bool {
         let state = self.state();
         let present = state.stocks.present();

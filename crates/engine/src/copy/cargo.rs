@@ -1,5 +1,5 @@
-//! What an attempt moves, counted as it leaves, so that in the end what arrived counts once and
-//! what did not counts nothing.
+//! Bytes that an attempt moves, counted as they leave. In the end, bytes that arrived count once,
+//! and others do not count.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -72,7 +72,7 @@ impl Cargo {
         outcome
     }
 
-    /// As [`Cargo::carry`], for an attempt that brings all of it or nothing.
+    /// Runs an attempt that brings all of it or nothing, else like [`Cargo::carry`].
     pub(super) async fn carry_all<T, E>(
         self: &Arc<Self>,
         attempt: impl Future<Output = Result<T, E>>,

@@ -19,7 +19,7 @@ use super::{Placed, folding::Folding, lane::Shared};
 /// more, or two that may be one.
 const EARLY_MAX: usize = 1 << 16;
 
-/// What has been given a name, where that has to be known: 16 bytes a name, so not for every copy.
+/// Names already given, recorded only if a copy needs them, because each takes 16 bytes.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// Paths of the whole copy, by what the top of the destination takes for one.
@@ -44,7 +44,7 @@ pub(super) struct Given {
 
 #[derive(Debug, Default)]
 enum Names {
-    /// It is not learnt yet which are one: those given, by their widest folding, hashed.
+    /// Names given before the destination's folding is known, by their widest folding, hashed.
     Early {
         given: HashMap<u64, Vec<u8>>,
         overlap: bool,
@@ -65,20 +65,21 @@ pub fn clash(error: Error) -> Error {
     error.with("names", "taken")
 }
 
-/// Whether an error is that of a name that is taken at the destination: the same happens however often it is tried.
+/// Returns whether an error says that a name is taken at the destination. A retry gives the same
+/// error.
 #[must_use]
 pub fn is_clash(error: &Error) -> bool {
     error.context().iter().any(|(key, _)| *key == "names")
 }
 
-/// How a name can't be given.
+/// Reason why a name can't be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refused {
     /// Something has it.
     Taken,
     /// Something has one that is the same there.
     Same,
-    /// Whether something has it is not known yet.
+    /// The folding is not known yet, so neither is whether something has the name.
     Early,
 }
 

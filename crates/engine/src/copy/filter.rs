@@ -42,25 +42,25 @@ impl Filter {
         })
     }
 
-    /// Whether every file passes.
+    /// Returns whether every file passes.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether files were chosen: all others are left out.
+    /// Returns whether files were chosen: all others are left out.
     #[must_use]
     pub fn is_choosing(&self) -> bool {
         self.include.is_some()
     }
 
-    /// Whether some directories need not be listed.
+    /// Returns whether some directories need not be listed.
     #[must_use]
     pub fn is_pruning(&self) -> bool {
         self.prune.is_some()
     }
 
-    /// Whether the file at `path`, relative to its source, is copied.
+    /// Returns whether the file at `path`, relative to its source, is copied.
     #[must_use]
     pub fn passes_file(&self, path: &[u8]) -> bool {
         let path = Path::new(OsStr::from_bytes(path));
@@ -69,7 +69,7 @@ impl Filter {
         included && !excluded
     }
 
-    /// Whether anything below the directory at `path` can be copied.
+    /// Returns whether anything below the directory at `path` can be copied.
     #[must_use]
     pub fn passes_directory(&self, path: &[u8]) -> bool {
         let path = Path::new(OsStr::from_bytes(path));

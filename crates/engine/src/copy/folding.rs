@@ -18,7 +18,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::{lane::Shared, retry::retried};
 
-/// What names may differ in and still be one.
+/// Differences between names that a file system ignores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Folding {
     /// Upper and lower case.
@@ -84,7 +84,7 @@ impl Folding {
         is_store.then(Self::default)
     }
 
-    /// The same in a local directory that is open. Blocks.
+    /// Learns the folding of a local directory that is open. Blocks.
     pub(crate) fn learn_in(directory: impl AsFd) -> Self {
         for letter in ["\u{e9}", "e"] {
             let name = trial_name(letter.as_bytes());
@@ -207,8 +207,9 @@ pub(crate) fn is_one_with(operation: &'static str, shown: String, other: &[u8]) 
         .at(Locus::Destination)
 }
 
-/// Whether a letter is one of those that change how others look, and that file systems pass over: joiners, marks of direction, soft
-/// hyphens, selectors of variants, tags (`Default_Ignorable_Code_Point` of Unicode).
+/// Returns whether a letter only changes how others look, so that file systems ignore it: joiners,
+/// marks of direction, soft hyphens, selectors of variants, tags (`Default_Ignorable_Code_Point` of
+/// Unicode).
 fn is_unseen(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -216,7 +217,7 @@ fn is_unseen(letter: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// How much of a path is left without the dots and spaces at its end.
+/// Returns the length of a path without the dots and spaces at its end.
 fn trimmed(path: &[u8]) -> usize {
     let is_kept = |byte: &u8| !matches!(byte, b'.' | b' ');
     path.iter().rposition(is_kept).map_or(0, |last| last + 1)

@@ -22,20 +22,20 @@ const WHOLE_BYTES_MIN: u64 = 1 << 20;
 pub struct Errand {
     /// The file below its source.
     pub from: Vec<u8>,
-    /// As it was when it was listed or opened.
+    /// Entry of the file when it was listed or opened.
     pub entry: Entry,
     /// The file below the destination.
     pub to: Vec<u8>,
-    /// What is kept of it there.
+    /// Attributes to keep at the destination.
     pub spec: FileSpec,
     /// The segment that is meant; the whole without.
     pub segment: Option<LentSegment>,
 }
 
-/// What came of asking.
+/// Outcome of a request for help.
 #[derive(Debug)]
 pub enum Helped {
-    /// It is there, and has this checksum; of a segment, this is its receipt.
+    /// Copied, with this checksum; for a segment, also its receipt.
     Done(Checksum, String),
     /// Nobody is to do it.
     Nobody,
@@ -45,7 +45,7 @@ pub enum Helped {
 
 /// Whoever may do some of a copy.
 pub trait Help: Send + Sync {
-    /// Whether anybody is there to be asked.
+    /// Returns whether anybody can be asked.
     fn is_there(&self) -> bool;
 
     /// Has somebody do it; `moved` is told of bytes as they go.
@@ -55,18 +55,18 @@ pub trait Help: Send + Sync {
         moved: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Boxed<'a, Helped>;
 
-    /// What whoever has this number could not do was done here.
+    /// Notes that this process could do what number `who` could not.
     fn could_be_done(&self, who: u64);
 }
 
-/// What others did of something, or that it is to be done here; then somebody may have failed to.
+/// Outcome of help: done by others, or to be done here, perhaps after somebody failed.
 pub(super) enum Left {
     Done(Checksum),
     Here(Option<u64>),
 }
 
 impl Left {
-    /// It was done here.
+    /// Notes that the work was done here.
     pub(super) fn was_done(&self, shared: &Shared) {
         if let (Self::Here(Some(who)), Some(help)) = (self, &shared.options.help) {
             help.could_be_done(*who);
@@ -74,7 +74,7 @@ impl Left {
     }
 }
 
-/// Whether others may help now.
+/// Returns whether others may help now.
 pub(super) fn is_there(shared: &Shared) -> bool {
     let help = shared.options.help.as_ref();
     help.is_some_and(|help| help.is_there())
@@ -107,7 +107,7 @@ pub(super) async fn whole(
 /// Lets others write a segment beside `writer`, which takes it then.
 ///
 /// # Errors
-/// That it can't be taken.
+/// The writer can't accept the segment.
 pub(super) async fn segment(
     (shared, moving): (&Arc<Shared>, &Arc<Moving>),
     mut errand: Errand,

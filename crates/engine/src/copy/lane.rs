@@ -1,4 +1,4 @@
-//! What the lanes share, how they are started and how a copy ends.
+//! State shared by all lanes, the start of lanes and the end of a copy.
 
 use std::{
     io,
@@ -42,8 +42,8 @@ pub(super) const BUFFERED_MIB_MAX: u32 = 96;
 /// Temporary failures, each after its own retries, after which the other end counts as gone.
 const TEMPORARY_FAILURES_MAX: u64 = 16;
 
-/// What is under way when the time of a copy is over may take so long to end: enough for the last
-/// answers of what was sent, little beside any limit people set.
+/// Time for transfers under way to end after a copy's time is over: enough for the last answers of
+/// what was sent, little beside any limit people set.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Lanes between local paths that nobody asked for more than.
@@ -69,14 +69,14 @@ struct Tally {
     limit: Option<Limit>,
 }
 
-/// What the lanes share.
+/// State shared by all lanes.
 pub(super) struct Shared {
     pub destination: Place,
     pub options: Options,
     pub progress: Arc<Progress>,
     /// Streams that segments of large files may use.
     pub streams: Arc<Gate>,
-    /// How fast the streams under way are.
+    /// Speeds of the streams under way.
     pub speeds: Speeds,
     /// MiB of memory lent out.
     pub buffers: Arc<Semaphore>,
@@ -86,9 +86,9 @@ pub(super) struct Shared {
     pub no_clone: AtomicBool,
     /// Names at the destination that were given to something.
     pub claims: Claims,
-    /// What is asked for, and nothing at the destination has room for.
+    /// Attributes that are asked for but that nothing at the destination can keep.
     lacks: [bool; 2],
-    /// What counts as unchanged though less is kept there.
+    /// Counts of files that count as unchanged although the destination keeps less of them.
     pub bare: Bare,
     is_local: AtomicBool,
     stopped: AtomicBool,
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// Whether both ends are local.
+    /// Returns whether both ends are local.
     pub(super) fn is_local(&self) -> bool {
         self.is_local.load(Relaxed)
     }
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Whether anything is at the destination as it should be.
+    /// Returns whether anything is at the destination as it should be.
     fn has_arrived(&self) -> bool {
         let figures = self.progress.figures();
         figures.files + figures.unchanged + figures.links > 0
@@ -204,7 +204,7 @@ impl Shared {
         });
     }
 
-    /// Whether the user's limits allow another file; notes the limit that doesn't.
+    /// Returns whether the user's limits allow another file; notes the limit that doesn't.
     pub(super) fn may_start(&self) -> bool {
         if self.is_stopped() {
             return false;
@@ -225,7 +225,7 @@ impl Shared {
             .limit = Some(limit);
     }
 
-    /// What the optimizer did.
+    /// Sets the report of the optimizer.
     pub(super) fn tuned(&self, tuned: Tuned) {
         *self.tuned.lock().unwrap_or_else(PoisonError::into_inner) = tuned;
     }
@@ -260,18 +260,18 @@ impl Shared {
     }
 }
 
-/// Whether the same would happen to every file.
+/// Returns whether every file would get the same error.
 fn is_fatal(error: &Error) -> bool {
     error.kind() == ErrorKind::Unauthenticated
         || error.locus() == Locus::Destination && error.concerns_everything()
 }
 
-/// Whether a destination refuses one thing, and perhaps all.
+/// Returns whether a destination refuses one thing, and perhaps all.
 fn is_denied(error: &Error) -> bool {
     error.locus() == Locus::Destination && error.kind() == ErrorKind::PermissionDenied
 }
 
-/// Whether the operating system said it.
+/// Returns whether the operating system reported it.
 fn is_of_system(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|cause| cause.is::<io::Error>())
 }
@@ -292,7 +292,8 @@ fn is_left_out(error: &Error) -> bool {
     is_single || is_of_one_end && is_systems
 }
 
-/// What is known to be at the destination. Who may write to a store need not be allowed to look: then nothing is.
+/// Returns what is known to be at the destination. A user with the right to write to a store need
+/// not have the right to look: then nothing is known.
 pub(super) fn seen(
     destination: &dyn Endpoint,
     there: Result<Option<Entry>>,
@@ -304,7 +305,7 @@ pub(super) fn seen(
     }
 }
 
-/// What the destination is to keep of `entry`.
+/// Returns what the destination is to keep of `entry`.
 pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
     // A weak tag may stay while bytes change. Where nothing tells versions apart, only this run knows what it copies.
     let is_weak = |version: &str| version.starts_with("W/");

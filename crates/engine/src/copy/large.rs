@@ -44,7 +44,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 /// Checksums of what is stored: by the index of the first segment, with the number of bytes.
 type Sums = BTreeMap<u64, (u64, Checksum)>;
 
-/// One of them.
+/// Index, length and checksum of a segment.
 type Sum = (u64, (u64, Checksum));
 
 /// Copies one large file. Returns its bytes and their checksum, and what the source keeps of it where that is another.
@@ -97,10 +97,10 @@ pub(super) async fn copy(
     }
 }
 
-/// One large file on its way.
+/// Copy of one large file.
 struct Copying {
     shared: Arc<Shared>,
-    /// What others are told who write segments of it.
+    /// Errand that others get if they write segments of the file.
     errand: Errand,
     spec: FileSpec,
     reader: Arc<dyn Reader>,
@@ -114,7 +114,7 @@ struct Copying {
     ranges: bool,
 }
 
-/// How far a copy has come, with the checksum of the whole.
+/// Stage of a copy, with the checksum of the whole.
 enum Stage {
     /// All segments are there.
     Stored(Checksum),
@@ -154,7 +154,8 @@ impl Copying {
     /// The checksum of the file if it could be finished ahead.
     ///
     /// # Errors
-    /// What the destination's file system says of bytes that it took before: it may say so only once.
+    /// Errors of the destination's file system about bytes that it accepted before. It may report
+    /// them only once.
     async fn finish_ahead(&self) -> Result<Option<Checksum>> {
         let Some(whole) = self.writer.all_sent().await else {
             return Ok(None);
@@ -212,7 +213,7 @@ impl Copying {
         kept.collect()
     }
 
-    /// How many of these segments the next request brings.
+    /// Returns how many of these segments the next request brings.
     fn run(&self, missing: &[u64]) -> usize {
         let streams = self.shared.streams.limit() as u64;
         let most = run::segments(missing.len() as u64, streams, self.writer.run_max());
@@ -227,7 +228,7 @@ impl Copying {
         Ok(())
     }
 
-    /// What a segment needs before it may fly: memory if it is held, and a stream.
+    /// Waits for what a segment needs before it may fly: memory if it is held, and a stream.
     async fn admit(&self, bytes: u64) -> (Option<OwnedSemaphorePermit>, Pass) {
         // What others do takes none here; what they leave takes it when it is known.
         let memory = if self.holds && !help::is_there(&self.shared) {
@@ -322,7 +323,8 @@ impl Copying {
     }
 }
 
-/// Whether a file that can't be finished ahead may well be finished when all of its segments are known to be there.
+/// Returns whether a file that can't be finished ahead may be finished once all its segments are
+/// known to be there.
 fn may_go_later(kind: ErrorKind) -> bool {
     !matches!(
         kind,
@@ -355,7 +357,7 @@ fn note(sums: &mut Sums, ended: Result<Result<Sum>, tokio::task::JoinError>) -> 
     Ok(())
 }
 
-/// One segment on its way, or a run of them.
+/// Segment on its way, or a run of them.
 struct Flight {
     shared: Arc<Shared>,
     errand: Errand,

@@ -1,9 +1,9 @@
 //! Between two local paths: blocking threads, one cache-sized block at a time, no queues inside.
 //!
-//! Where the file systems can share extents, they do. Otherwise each block is read, summed, written
-//! and at once read back from the page cache and compared, all while it is in the processor's
-//! cache: that costs little and finds what the kernel, the memory or a buggy file system broke.
-//! Holes are neither read nor written.
+//! If the file systems can share extents, they do. Otherwise each block is read, summed, written,
+//! read back from the page cache and compared, all while it is in the processor's cache. That costs
+//! little and finds what the kernel, the memory or a buggy file system broke. Holes are neither
+//! read nor written.
 
 use std::{
     ops::Range,

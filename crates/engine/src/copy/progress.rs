@@ -1,4 +1,4 @@
-//! How far a copy is: counters that lanes bump and anybody may read.
+//! Progress of a copy: counters that lanes raise and anybody may read.
 
 use std::{
     collections::BTreeMap,
@@ -80,7 +80,7 @@ pub struct Figures {
     pub errors: u64,
     /// Requests made again after they failed for now.
     pub tries: u64,
-    /// Whether everything was seen, so that the totals are final.
+    /// Everything was seen, so the totals are final.
     pub walked: bool,
     /// Time since the start.
     pub elapsed: Duration,

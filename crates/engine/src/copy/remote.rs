@@ -1,4 +1,4 @@
-//! Where at least one end is remote: each lane takes a file or a bundle of small ones at a time.
+//! Copies with at least one remote end: each lane takes a file or a bundle of small ones at a time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -153,15 +153,16 @@ pub(super) async fn needs_copy(
 }
 
 impl Shared {
-    /// Whether the destination is looked at again right before a file is written: one that must not replace anything, where the
-    /// destination does not see to that itself.
+    /// Returns whether the destination is looked at again right before a file is written. It is if
+    /// the file must not replace anything and the destination does not enforce that itself.
     fn looks_again(&self) -> bool {
         let can = self.destination.endpoint.capabilities();
         !self.options.rules.replaces && !can.conditional_writes
     }
 
-    /// Whether something that is there may be this copy's own: then its size and time tell whether it is unchanged. Where nothing is to be
-    /// replaced somebody else's may be as large and as old.
+    /// Returns whether an existing file may be this copy's own, so that size and time tell whether
+    /// it is unchanged. If nothing is to be replaced, somebody else's file may have the same size
+    /// and age.
     pub(super) fn is_own(&self, to: &[u8]) -> bool {
         let written = self.options.written.as_ref();
         self.options.rules.replaces || written.is_none_or(|written| written.has(to))
@@ -175,7 +176,8 @@ impl Shared {
         (self.options.on_notice)(&Notice::Copied(shown));
     }
 
-    /// Whether what is `there` is what was written before, by its bytes. Says so to who asks.
+    /// Returns whether the bytes `there` are those that were written before. Reports that to the
+    /// caller.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] where it is something else, and must not be replaced.

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::lane::Shared;
 
-/// What an error of the hands means for trying again.
+/// Returns what an error of the hands means for trying again.
 pub(crate) fn trouble_of(error: &Error) -> Trouble {
     if !error.is_temporary() {
         return Trouble::Lasting;
@@ -56,8 +56,8 @@ pub(super) async fn retried<T, F: Future<Output = Result<T>>>(
     retried_after(shared, trouble_of, request).await
 }
 
-/// The same for the first request to an end: who can't be reached then is told at once, because an
-/// address is as easily mistyped as a network lost.
+/// Retries the first request to an end. If the end can't be reached at all, it reports that at
+/// once: an address is as easily mistyped as a network lost.
 pub(super) async fn reached<T, F: Future<Output = Result<T>>>(
     shared: &Shared,
     request: impl FnMut() -> F,

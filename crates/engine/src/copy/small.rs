@@ -115,7 +115,7 @@ pub(super) async fn copy_bundle(shared: &Arc<Shared>, works: Vec<Work>) {
     }
 }
 
-/// One outcome for each item.
+/// Sends a bundle; returns one outcome for each item.
 async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Copied>> {
     let wholes = read_bundle(items).await;
     let mut parcels = Vec::with_capacity(items.len());

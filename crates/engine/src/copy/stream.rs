@@ -1,8 +1,8 @@
 //! A stream that can be read once: standard input, a named pipe.
 //!
-//! It is cut into segments, each of which is in memory until the destination holds it so that a
-//! crash there can't take it back. When the destination fails for good, what is in memory and all
-//! that still comes goes to a parking place instead, where there is one ([`crate::parked`]).
+//! The stream is cut into segments. Each stays in memory until the destination holds it so that a
+//! crash there can't lose it. If the destination fails for good, the segments in memory and the
+//! rest of the stream go to a parking place, if there is one ([`crate::parked`]).
 
 mod flight;
 mod loss;
@@ -33,21 +33,21 @@ pub use spout::Spout;
 /// Bytes of a segment on its way to a parking place.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Where a stream is parked, and what is written down of it.
+/// Parking place of a stream, with its record.
 pub struct Parking {
     /// A folder that can be written, listed and removed from.
     pub place: Arc<dyn Endpoint>,
-    /// Where the stream goes, as it was written, absolute.
+    /// Destination of the stream, as it was written, absolute.
     pub destination: String,
     /// The profile that was asked for.
     pub profile: Option<String>,
-    /// When it began, RFC 3339.
+    /// Start of the stream, RFC 3339.
     pub began: String,
 }
 
-/// How a stream ended.
+/// End of a stream.
 pub struct Poured {
-    /// As any copy.
+    /// Ending, like that of any copy.
     pub ending: Ending,
     /// The record of what was parked, with the place for people, where that was needed.
     pub parked: Option<(Record, String)>,
@@ -58,7 +58,8 @@ pub struct Poured {
 /// so.
 ///
 /// # Errors
-/// That the destination could not be opened, where there is no parking place either; that nothing can ever be written there.
+/// The destination could not be opened and there is no parking place either, or nothing can ever be
+/// written there.
 pub async fn pour(
     spout: Spout,
     destination: Result<Place>,
@@ -92,7 +93,7 @@ pub async fn pour(
     })
 }
 
-/// Where segments go.
+/// Target of the segments.
 enum Target {
     /// To a file of unknown length.
     File(Arc<dyn Writer>),
@@ -110,7 +111,7 @@ struct Pouring {
     target: Target,
     lot: Option<Arc<Lot>>,
     record: Option<Record>,
-    /// What the destination holds for good.
+    /// Ranges that the destination holds for good.
     confirmed: Runs,
     parked: Runs,
     flying: JoinSet<Landed>,
@@ -475,7 +476,7 @@ impl Pouring {
     }
 }
 
-/// Whether nothing was wrong but what was asked for: better said than parked.
+/// Returns whether only the command was wrong: an error serves better than parking.
 fn is_misuse(error: &Error) -> bool {
     matches!(
         error.kind(),

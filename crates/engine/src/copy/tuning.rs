@@ -1,8 +1,8 @@
 //! Runs a copy as its optimizer says, and tells the optimizer what that gave.
 //!
-//! What the three numbers mean here (`docs/algorithms/tuner.md`): concurrency is lanes, each with a
-//! file or a bundle of small files; parallelism is further streams for the segments of large files,
-//! which any file may use; pipelining is small files a lane has under way at once.
+//! Meaning of the three numbers here (`docs/algorithms/tuner.md`): concurrency is lanes, each with
+//! a file or a bundle of small files; parallelism is further streams for the segments of large
+//! files, which any file may use; pipelining is small files a lane has under way at once.
 
 use std::{
     fs,
@@ -28,40 +28,40 @@ use super::{
 const PARALLELISM_MAX: u16 = 64;
 /// Files of which the first choice should know, where they are found quickly.
 const KNOWN_FILES: u64 = 64;
-/// How long the first choice waits for them: less than it takes to connect, and on far paths the round
-/// trips in which the walk asks the destination before it hands over the first file.
+/// Wait of the first choice for files: less than connecting takes and, on far paths, less than the
+/// round trips of the walk to the destination before its first file.
 const KNOWN_WITHIN: Duration = Duration::from_millis(10);
 const KNOWN_WITHIN_ROUND_TRIPS: u32 = 4;
 /// Choices remembered for whoever asks why.
 const DECISIONS_MAX: usize = 500;
-/// How often a period is looked at, whether a class of files has run out.
+/// Interval of checks within a period whether a class of files has run out.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// What one stream can have in flight when the system does not tell: Linux's usual maximum.
+/// Bytes that one stream can have in flight if the system does not tell: Linux's usual maximum.
 const BUFFER_USUAL: Bytes = Bytes::mebi(4);
 /// The way to an end that nobody measured: a machine in the same hall.
 const RTT_USUAL: Duration = Duration::from_micros(500);
 
-/// One choice of the optimizer.
+/// Choice of the optimizer.
 #[derive(Debug, Clone)]
 pub struct Decision {
     /// When, since the copy began.
     pub at: Duration,
-    /// What the period before gave; `None` for the first.
+    /// Rate of the period before; `None` for the first.
     pub rate: Option<ByteRate>,
-    /// What is done from then on.
+    /// Setting from then on.
     pub setting: Setting,
     /// Why, for people.
     pub reason: String,
 }
 
-/// What became of the path's tuning.
+/// Result of a path's tuning.
 #[derive(Debug, Clone, Default)]
 pub struct Tuned {
     /// The path, as histories know it; empty between local paths.
     pub path: String,
-    /// Where the next copy on this path should begin.
+    /// Setting with which the next copy on this path should begin.
     pub best: Option<Setting>,
-    /// What was chosen, in order.
+    /// Choices in order.
     pub decisions: Vec<Decision>,
 }
 
@@ -70,11 +70,11 @@ pub(super) struct Tuning {
     tuner: Tuner,
     bounds: Bounds,
     tuned: Tuned,
-    /// How long the first choice waits for files.
+    /// Wait of the first choice for files.
     known_within: Duration,
 }
 
-/// How a period ended.
+/// End of a period.
 enum Period {
     Over,
     Finished,
@@ -256,7 +256,7 @@ impl Tuning {
         }
     }
 
-    /// One period: a part that is not measured, then one that is.
+    /// Runs a period: first a span that is not measured, then one that is.
     async fn period(
         &self,
         shared: &Shared,

@@ -1,4 +1,4 @@
-//! Whether what is at a file's destination is what would be written there.
+//! Check whether the file at the destination is what would be written there.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,12 +22,12 @@ pub(super) struct Bare {
 }
 
 impl Bare {
-    /// How many have no times of their own.
+    /// Returns the number of files without times of their own.
     pub(super) fn untimed(&self) -> u64 {
         self.untimed.load(Relaxed)
     }
 
-    /// What files arrived without, this time or before.
+    /// Returns what files arrived without, this time or before.
     pub(super) fn count(&self, shared: &Shared) -> Unkept {
         let mut unkept = shared.destination.endpoint.unkept();
         // The file that was made to learn it counts as one.
@@ -42,13 +42,14 @@ impl Bare {
 }
 
 impl Shared {
-    /// Whether what is `there` is what `source` would become.
+    /// Returns whether what is `there` is what `source` would become.
     pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
         let kept_ns = self.destination.endpoint.capabilities().mtime_step_ns;
         self.is_unchanged_by(work, source, there, kept_ns)
     }
 
-    /// Whether the clock at the destination decides, where a time is another than it should be.
+    /// Returns whether the clock at the destination decides about a time that is not the expected
+    /// one.
     pub(super) fn asks_clock(&self, source: &Entry, there: &Entry) -> bool {
         let may_be_same =
             !self.options.again && there.kind == Kind::File && source.size == there.size;
@@ -56,7 +57,8 @@ impl Shared {
         may_be_same && !self.options.dry_run
     }
 
-    /// As [`Shared::is_unchanged`] where times are kept in steps of `kept_ns`, or not at all.
+    /// Returns the same as [`Shared::is_unchanged`] if times are kept in steps of `kept_ns`, or not
+    /// at all.
     pub(super) fn is_unchanged_by(
         &self,
         work: &Work,

@@ -44,7 +44,7 @@ const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Why what is no file has nothing to copy.
 const SPECIAL: &str = "it is a device, a pipe or a socket";
 
-/// What lies at a file's destination.
+/// Object at a file's destination.
 #[derive(Debug, Clone)]
 pub(super) enum There {
     /// Nothing: its directory is new.
@@ -74,7 +74,7 @@ struct Batch {
     bytes: u64,
 }
 
-/// What all visits of a walk share.
+/// State shared by all visits of a walk.
 struct Walk {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Vec<Work>>,
@@ -211,7 +211,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether an entry is copied at all; tells why not.
+    /// Returns whether an entry is copied at all; reports why not.
     fn takes(&self, directory: &Directory, entry: &Entry) -> bool {
         let options = &self.shared.options;
         let from = join(&directory.from, &entry.name);

@@ -19,12 +19,12 @@ use tokio::time::sleep;
 
 use super::{cargo::Cargo, clock, lane::Shared, progress::Moving};
 
-/// How often a stream is looked at.
+/// Interval of checks of a stream.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Streams of which the median says what to expect of one more.
 const LIKE_MIN: usize = 3;
 
-/// How fast the bytes of one attempt come.
+/// Rate of one attempt's bytes.
 #[derive(Debug)]
 pub(super) struct Meter {
     moving: Arc<Moving>,
@@ -51,7 +51,7 @@ impl Meter {
         u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// How long it could have moved bytes.
+    /// Returns how long it could have moved bytes.
     fn busy(&self) -> Duration {
         let waited_us = self.waited_us.load(Relaxed);
         Duration::from_micros(self.elapsed_us().saturating_sub(waited_us))
@@ -81,7 +81,7 @@ impl Speeds {
         self.meters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a stream carries now: the median of all.
+    /// Returns what a stream carries now: the median of all.
     fn expected(&self) -> Option<ByteRate> {
         let meters = self.meters();
         let counted = meters.values().filter(|meter| !meter.excused.load(Relaxed));
@@ -187,7 +187,7 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    /// The same bytes, held to the copy's rate, counted, and ended when the copy is stopped.
+    /// Returns the body held to the copy's rate, counted, and ended when the copy is stopped.
     pub(super) fn meter(self, body: ByteStream) -> ByteStream {
         let ended = self.clone();
         let end = futures_util::stream::once(async move {

@@ -1,4 +1,5 @@
-//! What a copy wrote, remembered over its runs: what else is at the destination is somebody else's, however much it looks alike.
+//! Record of what a copy wrote, kept over its runs. Everything else at the destination is somebody
+//! else's, however similar it looks.
 
 use std::{
     collections::HashSet,

@@ -1,4 +1,4 @@
-//! How much one scan may hold of what it finds.
+//! Limits on what one scan may hold of its findings.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ pub const ENTRIES_MAX: u64 = 20_000_000;
 /// Most bytes of the names that are kept of them, paths as they are: 200 bytes for each of so many.
 pub const NAME_BYTES_MAX: u64 = 4 << 30;
 
-/// What a scan holds already, and whether anybody still wants it. What it lists may never end.
+/// Amount that a scan holds already, and whether anybody still wants it. Its listing may never end.
 #[derive(Debug)]
 pub struct Bounds {
     entries: AtomicU64,
@@ -23,9 +23,9 @@ pub struct Bounds {
 /// Why a scan ends before it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// It holds as many entries as may be.
+    /// The scan holds the maximum number of entries.
     Entries,
-    /// It holds as many bytes of names as may be.
+    /// The scan holds the maximum number of bytes of names.
     Names,
     /// Nobody waits for it any more.
     Unwanted,
@@ -48,7 +48,7 @@ impl Bounds {
         }
     }
 
-    /// The same for a scan that ends where [`Wanted`] is dropped.
+    /// Returns bounds for a scan that ends when [`Wanted`] is dropped.
     #[must_use]
     pub fn while_wanted(wanted: &Wanted) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Bounds {
     /// Counts one more entry, of which so many bytes of names are kept.
     ///
     /// # Errors
-    /// What ends the scan.
+    /// The bound that ends the scan.
     pub fn hold(&self, bytes: usize) -> Result<(), Bound> {
         if self.unwanted.load(Relaxed) {
             return Err(Bound::Unwanted);

@@ -1,4 +1,4 @@
-//! What the far end needs to put a dataset together, and to know that it is whole.
+//! Information with which the far end puts a dataset together and knows that it is whole.
 
 use std::collections::HashSet;
 
@@ -28,11 +28,11 @@ const CHUNKS_MAX: u64 = 1 << 24;
 /// Digests of one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkDigests {
-    /// Of the chunk itself, as depots store it.
+    /// Digest of the chunk itself, as depots store it.
     pub chunk: Digest,
-    /// Of each of its k + m fragments, in order.
+    /// Digests of its k + m fragments, in order.
     pub fragments: Vec<Digest>,
-    /// Of what it holds, keyed: in encrypted datasets, and in no others.
+    /// Keyed digest of its content: in encrypted datasets only.
     pub content: Option<Digest>,
 }
 
@@ -41,7 +41,7 @@ pub struct ChunkDigests {
 pub struct Manifest {
     /// Its name at depots.
     pub dataset: DatasetId,
-    /// How its chunks are coded.
+    /// Code of its chunks.
     pub code: Code,
     /// Size of every chunk but the last.
     pub chunk_size: Bytes,
@@ -49,7 +49,7 @@ pub struct Manifest {
     pub list: FileList,
     /// Digests of its chunks, in order.
     pub chunks: Vec<ChunkDigests>,
-    /// What decrypts its chunks, where they are encrypted.
+    /// Cipher that decrypts its chunks, if they are encrypted.
     pub cipher: Option<Cipher>,
 }
 
@@ -96,7 +96,7 @@ impl Manifest {
     /// Reads a manifest, or opens the envelope it is in with the first identity that fits.
     ///
     /// # Errors
-    /// As [`Self::from_bytes`] and [`envelope::open`].
+    /// Errors of [`Self::from_bytes`] and [`envelope::open`].
     pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<Self> {
         if !envelope::is_envelope(bytes) {
             return Self::from_bytes(bytes);
@@ -108,7 +108,7 @@ impl Manifest {
     /// Reads a manifest, or opens the envelope it is in with the cipher of its dataset.
     ///
     /// # Errors
-    /// As [`Self::from_bytes`] and [`envelope::open_with`].
+    /// Errors of [`Self::from_bytes`] and [`envelope::open_with`].
     pub fn open_with(bytes: &[u8], cipher: Option<Cipher>) -> Result<Self> {
         match cipher {
             None => Self::from_bytes(bytes),
@@ -150,7 +150,7 @@ impl Manifest {
         }
     }
 
-    /// Whether `bytes` are what chunk `chunk` holds.
+    /// Returns whether `bytes` are the content of chunk `chunk`.
     #[must_use]
     pub fn is_content(&self, chunk: u32, bytes: &[u8]) -> bool {
         let at = usize::try_from(chunk).unwrap_or(usize::MAX);

@@ -80,7 +80,7 @@ impl Root {
     /// Opens the directory that `list` is of. Blocks.
     ///
     /// # Errors
-    /// As [`Self::open`]; [`ErrorKind::Changed`] where another one has its name now.
+    /// Errors of [`Self::open`]; [`ErrorKind::Changed`] if another directory has its name now.
     pub fn of(path: &Path, list: &FileList) -> Result<Self> {
         let root = Self::open(path, false)?;
         let listed = list.files.first().map_or(0, |top| top.inode);
@@ -101,7 +101,7 @@ impl Root {
         &self.path
     }
 
-    /// What the system says of the directory. Blocks.
+    /// Returns the system's metadata of the directory. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -114,7 +114,7 @@ impl Root {
         })
     }
 
-    /// Where something in it is. Blocks.
+    /// Returns the place of something in it. Blocks.
     ///
     /// # Errors
     /// The system's for what is on the way.

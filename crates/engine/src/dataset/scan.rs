@@ -35,7 +35,7 @@ pub fn scan(root: &Path) -> Result<FileList> {
 /// Lists what passes a filter below `root`, and the directories on the way to it. What is left out is not looked into. Else as [`scan`].
 ///
 /// # Errors
-/// As [`scan`].
+/// Errors of [`scan`].
 pub fn scan_passing(root: &Root, filter: &Filter) -> Result<FileList> {
     let mut list = begin(root)?;
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
@@ -64,12 +64,14 @@ fn keep_ways(list: &mut FileList) {
     (list.files).retain(|file| file.kind != FileKind::Directory || ways.contains(&file.path));
 }
 
-/// Lists these files below `root`, by the bytes of their paths from there, and the directories on the way to each; nothing else of it.
-/// One that is named twice is there once. Else as [`scan`]: no link is followed on the way, so what is listed lies below `root`.
+/// Lists these files below `root`, by the bytes of their paths from there, and the directories on
+/// the way to each; nothing else. A file named twice is listed once. Otherwise works like [`scan`]:
+/// no link is followed on the way, so everything listed lies below `root`.
 ///
 /// # Errors
-/// As [`scan`], and at [`Locus::Source`] [`ErrorKind::NotFound`] without one of them, [`ErrorKind::Invalid`] for one that is a
-/// directory, or no path from there (empty, absolute, with `.` or `..` in it), or lies beyond a link.
+/// Errors of [`scan`]. At [`Locus::Source`]: [`ErrorKind::NotFound`] if one of them is missing;
+/// [`ErrorKind::Invalid`] for a directory, for a path that is empty, absolute or has `.` or `..` in
+/// it, or for one beyond a link.
 pub fn scan_files<N: AsRef<[u8]>>(
     root: &Root,
     names: impl IntoIterator<Item = N>,
@@ -105,7 +107,7 @@ pub fn scan_files<N: AsRef<[u8]>>(
 /// Why a name is refused that can't be one of a file below a directory.
 const NO_PATH: &str = "it is no path of a file below its directory";
 
-/// Whether these bytes can be the path of a file from a directory that it lies below.
+/// Returns whether these bytes can be the path of a file from a directory above it.
 #[must_use]
 pub fn is_path_below(path: &[u8]) -> bool {
     let is_plain = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
@@ -150,7 +152,7 @@ fn refused(place: &Path, why: &'static str) -> Error {
         .cause(why)
 }
 
-/// What lies at a path below the root, no link being on the way.
+/// Returns what lies at a path below the root, with no link on the way.
 fn look_at(root: &Root, path: &[u8]) -> Result<(Place, Metadata)> {
     let shown = root.shown(path);
     let place = match root.place(path) {
@@ -261,7 +263,8 @@ fn scan_directory(
     Ok(())
 }
 
-/// What goes while its directory is listed is as what went before; the root does not go so.
+/// Returns `None` for an entry that vanished while its directory was listed, as if it had vanished
+/// before. The root may not vanish so.
 fn unless_gone<T>(found: Result<T>, path: &[u8]) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_empty() => Ok(None),
@@ -269,7 +272,7 @@ fn unless_gone<T>(found: Result<T>, path: &[u8]) -> Result<Option<T>> {
     }
 }
 
-/// What lies at a place, where it can be in a dataset.
+/// Returns the kind of what lies at a place, if a dataset can contain it.
 fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
     Ok(if metadata.is_dir() {
         Some(FileKind::Directory)
@@ -293,7 +296,7 @@ fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
     })
 }
 
-/// When anything about a file changed last, as [`FileEntry::changed_ns`].
+/// Returns when anything about a file changed last, for [`FileEntry::changed_ns`].
 #[must_use]
 pub fn changed_ns(metadata: &Metadata) -> i64 {
     let seconds = metadata.ctime().saturating_mul(1_000_000_000);
@@ -323,7 +326,7 @@ impl FileList {
     }
 }
 
-/// What lies at a place.
+/// Returns the entry of what lies at a place.
 fn entry(
     path: Vec<u8>,
     kind: FileKind,

@@ -27,14 +27,14 @@ pub struct SourceReader {
     at_fault: Arc<Mutex<BTreeMap<usize, Option<FileFault>>>>,
 }
 
-/// What is at fault with one file of a source.
+/// Fault of one file of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileFault {
     /// Its place in the list.
     pub file: usize,
-    /// What kind of fault it is.
+    /// Kind of the fault.
     pub kind: ErrorKind,
-    /// The same for people, with its name.
+    /// Fault for people, with the file's name.
     pub what: String,
 }
 
@@ -62,14 +62,14 @@ impl SourceReader {
         self.books().insert(file, None);
     }
 
-    /// How many files were left out.
+    /// Returns how many files were left out.
     #[must_use]
     pub fn left_out(&self) -> usize {
         let books = self.books();
         books.values().filter(|fault| fault.is_none()).count()
     }
 
-    /// Whether a chunk holds something of a file that was left out.
+    /// Returns whether a chunk holds something of a file that was left out.
     #[must_use]
     pub fn lacks_some(&self, chunk: u32) -> bool {
         let books = self.books();
@@ -145,7 +145,7 @@ impl SourceReader {
     /// Blocking: one system call for each file.
     ///
     /// # Errors
-    /// As [`Self::read_chunk`].
+    /// Errors of [`Self::read_chunk`].
     pub fn confirm(&self) -> Result<()> {
         let root = self.open_root()?;
         let is_meant = |file: &&FileEntry| file.kind != FileKind::LeftOut;

@@ -25,9 +25,9 @@ pub const RECIPIENTS_MAX: usize = 64;
 /// Why a file could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnwrapError {
-    /// It is wrapped for others.
+    /// The envelope is wrapped for others.
     NoIdentity,
-    /// It is no such file, or was changed.
+    /// Not an age file, or a changed one.
     Malformed(&'static str),
 }
 

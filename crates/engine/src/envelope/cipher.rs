@@ -1,4 +1,4 @@
-//! How chunks and the manifest of one dataset are encrypted: AES-256-GCM under a key of their own.
+//! Encryption of the chunks and the manifest of one dataset: AES-256-GCM under a key of their own.
 //!
 //! A text's key follows from the dataset's key, from what the text is (chunk number or manifest) and
 //! from a keyed digest of the text itself. So a key meets one text alone, and its nonce may be
@@ -19,13 +19,13 @@ use zeroize::Zeroizing;
 
 /// Bytes of a dataset's key.
 const KEY_BYTES: usize = 32;
-/// What keys are derived for: never changed, or nothing that was encrypted opens.
+/// Purposes of derived keys. A change would make everything encrypted before unreadable.
 const FOR_DIGESTS: &str = "posthaste 2026-11 digest of an encrypted dataset's text";
 const FOR_TEXTS: &str = "posthaste 2026-11 key of an encrypted dataset's text";
 /// Each key is used for one text.
 const NONCE: [u8; NONCE_LEN] = [0; NONCE_LEN];
 
-/// What encrypts a dataset: random, and written down for its recipients alone. Never shown.
+/// Key that encrypts a dataset: random, and written down for its recipients alone. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatasetKey(Zeroizing<[u8; KEY_BYTES]>);
 
@@ -66,7 +66,7 @@ impl DatasetKey {
     }
 }
 
-/// What a text is. Two texts of one dataset never are the same.
+/// Name of a text. No two texts of one dataset have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextName {
     /// This chunk.

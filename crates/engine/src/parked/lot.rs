@@ -1,5 +1,5 @@
-//! One stream at a parking place: its record, its writer's note and its pieces, all in one folder and
-//! told apart by their names. Each is stored whole or not at all.
+//! Stream at a parking place: its record, its writer's note and its pieces, all in one folder and
+//! distinguished by their names. Each is stored whole or not at all.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct Lot {
     id: ParkId,
 }
 
-/// What lies at a parking place of one stream.
+/// Content of one stream at a parking place.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     /// In the order of the stream, without overlaps.
@@ -215,13 +215,13 @@ impl Lot {
         Record::from_json(&self.id, &data.concat()).map_err(|why| self.damaged(&name, &why))
     }
 
-    /// What the writer noted, where it did.
+    /// Returns the writer's note, if there is one.
     pub(super) async fn note(&self) -> Result<Option<String>> {
         let found = self.read(&self.id.note_name(), PIECE_BYTES_MAX).await?;
         Ok(found.map(|(data, _)| String::from_utf8_lossy(&data.concat()).into_owned()))
     }
 
-    /// What there is of the stream.
+    /// Returns what there is of the stream.
     pub(super) async fn content(&self) -> Result<Content> {
         let mut content = Content::default();
         for entry in names(&*self.place).await? {

@@ -1,5 +1,5 @@
-//! How a parked stream is completed: what the destination still has, what is sent from the parking
-//! place, what nobody has any more. Nothing here touches an endpoint.
+//! Plan to complete a parked stream: what the destination still has, what the parking place sends,
+//! what nobody has any more. Nothing here touches an endpoint.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -7,18 +7,18 @@ use posthaste_endpoint::Checksum;
 
 use super::{Piece, Runs};
 
-/// What is known of a parked stream.
+/// Known facts of a parked stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known {
     /// Its length; `None` when its end was never seen.
     pub size: Option<u64>,
-    /// What the destination confirmed when the record was written.
+    /// Ranges that the destination had confirmed when the record was written.
     pub confirmed: Runs,
-    /// What lies at the parking place, in order and without overlaps.
+    /// Pieces at the parking place, in order and without overlaps.
     pub pieces: Vec<Piece>,
 }
 
-/// How a stream is completed.
+/// Plan to complete a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// Everything is at one place or the other.
@@ -110,7 +110,7 @@ fn parked(pieces: &[Piece]) -> Runs {
     parked
 }
 
-/// How the destination cuts the stream.
+/// Cut of the stream at the destination.
 struct Cut<F> {
     start_of: F,
     size: Option<u64>,
@@ -152,7 +152,7 @@ impl<F: Fn(u64) -> u64> Cut<F> {
         trusted
     }
 
-    /// How far the stream is there without a gap.
+    /// Returns how far the stream is there without a gap.
     fn reach(&self, keep: &BTreeMap<u64, Checksum>, parked: &Runs) -> u64 {
         let mut there = parked.clone();
         for &index in keep.keys() {

@@ -1,4 +1,4 @@
-//! What a parking place says about a stream: a small file of JSON, and the names of the pieces.
+//! Record of a stream at a parking place: a small file of JSON, and the names of the pieces.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -36,7 +36,7 @@ impl ParkId {
         ))
     }
 
-    /// What the stream's unfinished copies say they come from.
+    /// Returns the origin that the stream's unfinished copies name.
     pub(crate) fn origin(&self) -> String {
         format!("stream:{}", self.0)
     }
@@ -56,7 +56,7 @@ impl ParkId {
         id.parse().ok()
     }
 
-    /// Whether a name is that of something of this stream, finished or not.
+    /// Returns whether a name belongs to this stream, finished or not.
     pub(super) fn owns(&self, name: &[u8]) -> bool {
         let name = String::from_utf8_lossy(name);
         let start = format!("{PREFIX}{}.", self.0);
@@ -111,7 +111,7 @@ impl FromStr for ParkId {
 /// A part of a stream at a parking place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Where in the stream it starts.
+    /// Start of the piece in the stream.
     pub start: u64,
     /// Its bytes.
     pub len: u64,
@@ -134,22 +134,22 @@ struct RunRecord {
     crc64nvme: String,
 }
 
-/// What a parking place knows of a stream. Never a secret.
+/// Facts that a parking place knows of a stream. Never a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its id.
     pub id: ParkId,
-    /// Where it was to go, as it was written, absolute.
+    /// Destination of the stream, as it was written, absolute.
     pub destination: String,
     /// The profile that was asked for.
     pub profile: Option<String>,
-    /// When it began, RFC 3339.
+    /// Start of the stream, RFC 3339.
     pub began: String,
     /// Why it is here: what the destination's failure was. `None` while it goes on.
     pub why: Option<String>,
     /// Its length and checksum, once its end was seen and all of it is at one place or the other.
     pub whole: Option<(u64, Checksum)>,
-    /// What the destination confirmed.
+    /// Ranges that the destination confirmed.
     pub confirmed: Runs,
 }
 
@@ -167,7 +167,7 @@ struct Written {
 }
 
 impl Record {
-    /// As it is kept.
+    /// Returns the record as it is stored.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let confirmed = self.confirmed.iter().map(|(range, sum)| RunRecord {

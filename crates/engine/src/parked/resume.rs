@@ -18,7 +18,7 @@ const SEGMENTS_AT_ONCE: usize = 2;
 /// Ranges named in an error.
 const RANGES_SHOWN_MAX: usize = 4;
 
-/// How a stream was completed.
+/// Outcome of a completed stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
     /// Its length, in bytes.
@@ -29,7 +29,7 @@ pub struct Resumed {
     pub sent: u64,
 }
 
-/// What dropping a stream did.
+/// Outcome of dropping a stream.
 #[derive(Debug)]
 pub struct Dropped {
     /// Files removed at the parking place.
@@ -179,7 +179,8 @@ impl Completing<'_> {
         self.destination.show(b"")
     }
 
-    /// Whether an earlier attempt finished without hearing of it: then the whole file is there.
+    /// Returns the outcome if an earlier attempt finished without learning of it: then the whole
+    /// file is there.
     async fn is_there(&self) -> Result<Option<Resumed>> {
         let Some((size, sum)) = self.record.whole else {
             return Ok(None);

@@ -59,7 +59,7 @@ impl Runs {
         }
     }
 
-    /// What of `range` is not there, in order.
+    /// Returns the gaps in `range`, in order.
     #[must_use]
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();

@@ -40,8 +40,8 @@ const PARITY_HANDICAP_PERCENT: u32 = 125;
 /// An additional fragment is asked for when the ones asked for take this many times as long as
 /// predicted, and at least [`HEDGE_MIN`].
 const HEDGE_FACTOR: u32 = 4;
-/// What holders hold is asked again no sooner than this, and than so many times as long as that takes: a
-/// list of a million chunks is 37 MB.
+/// Shortest interval of asking holders what they hold, and its multiple of the time that asking
+/// takes: a list of a million chunks is 37 MB.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(400);
 const LOOK_PAUSE_FACTOR: u32 = 10;
 /// Below this, patience is cheaper than a request.
@@ -51,7 +51,7 @@ const HEDGE_MIN: Duration = Duration::from_secs(1);
 pub(super) struct Fetched {
     fragments: BTreeMap<u8, Bytes>,
     whole: Option<Bytes>,
-    /// Whether a data fragment could not be had, as opposed to being slower than parity.
+    /// A data fragment could not be had, as opposed to being slower than parity.
     is_short_of_data: bool,
 }
 
@@ -71,11 +71,11 @@ pub(super) struct Fetcher {
     codec: Codec,
     holders: Vec<Source>,
     corrupt: AtomicU64,
-    /// When all holders were asked what they hold, and how long that took.
+    /// Last time all holders were asked what they hold, and how long that took.
     looked: tokio::sync::Mutex<(Instant, Duration)>,
 }
 
-/// One chunk being fetched.
+/// Fetch of one chunk.
 struct Search {
     chunk: ChunkIndex,
     whole_bytes: u64,
@@ -329,8 +329,8 @@ impl Fetcher {
         }
     }
 
-    /// What a chunk holds, in consecutive pieces, rebuilt and decrypted where it must be, and whether
-    /// it was rebuilt because data fragments could not be had. Blocking: computes.
+    /// Returns the content of a chunk in consecutive pieces, rebuilt and decrypted if necessary,
+    /// and whether it was rebuilt because data fragments could not be had. Blocking: computes.
     pub(super) fn assemble(&self, chunk: u32, fetched: Fetched) -> Result<(Vec<Bytes>, bool)> {
         let (pieces, rebuilt) = match fetched.whole {
             Some(whole) => (vec![whole], false),

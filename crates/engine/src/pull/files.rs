@@ -29,7 +29,7 @@ const PAGE: usize = 1000;
 /// Files up to this size are read whole.
 const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
-/// What a chunk holds, in consecutive pieces.
+/// Content of a chunk, in consecutive pieces.
 type Content = Arc<Vec<Bytes>>;
 /// A chunk that somebody fetches, or that is here.
 type Slot = Arc<OnceCell<Content>>;
@@ -39,7 +39,7 @@ pub struct DepotFiles {
     shelf: Arc<Shelf>,
     /// Places in the list by what lies right below a directory.
     below: BTreeMap<Vec<u8>, Vec<usize>>,
-    /// What it is called, for people.
+    /// Name of the dataset, for people.
     name: String,
 }
 
@@ -143,7 +143,7 @@ impl Shelf {
         slot
     }
 
-    /// What a chunk holds, fetched by whoever wants it first.
+    /// Returns the content of a chunk, fetched by the first caller that wants it.
     async fn chunk(self: &Arc<Self>, chunk: u32) -> Result<Content> {
         let slot = self.slot(chunk);
         let content = slot.get_or_try_init(|| async {
@@ -184,7 +184,7 @@ fn cut(pieces: &[Bytes], range: &Range<u64>) -> Vec<Bytes> {
 struct DepotReader {
     shelf: Arc<Shelf>,
     entry: Entry,
-    /// Where the file begins in the dataset's stream.
+    /// Start of the file in the dataset's stream.
     offset: u64,
 }
 
@@ -230,7 +230,7 @@ impl Reader for DepotReader {
         Box::pin(async move { Ok(stream) })
     }
 
-    /// What a dataset holds never changes.
+    /// Succeeds always: the content of a dataset never changes.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

@@ -1,4 +1,4 @@
-//! What is known of one depot while pulling: how fast it is, and whether it lives.
+//! Knowledge of one depot during a pull: how fast it is, and whether it lives.
 
 use std::{
     collections::BTreeSet,
@@ -66,7 +66,7 @@ impl Source {
         self.books().lost
     }
 
-    /// Whether the last that was heard of it is a failure.
+    /// Returns whether the last contact with it failed.
     pub(super) fn is_silent(&self) -> bool {
         let books = self.books();
         books.lost || books.failures > 0
@@ -99,7 +99,7 @@ impl Source {
         is_more
     }
 
-    /// When `bytes` more would be here, from now.
+    /// Predicts when `bytes` more would be here, from now.
     pub(super) fn predict(&self, bytes: u64) -> Duration {
         let books = self.books();
         let rest = books.resting_until.map_or(Duration::ZERO, |until| {

@@ -50,7 +50,7 @@ const FRESH: &str = "fresh";
 /// Zero bytes in a row that are left as a hole: a block of the usual file systems.
 const HOLE_BYTES: usize = 4096;
 
-/// Where a pull writes.
+/// Destination of a pull.
 pub(super) struct Destination {
     manifest: Arc<Manifest>,
     root_path: PathBuf,
@@ -60,7 +60,7 @@ pub(super) struct Destination {
     /// None once it was closed.
     record: Mutex<Option<File>>,
     is_fresh: bool,
-    /// Whether what is there under a name gives way.
+    /// Existing files under a dataset's names are replaced.
     overwrite: bool,
     /// For each file of the list, chunks that are not in place yet; [`LEFT_OUT`] once it was left out.
     missing: Vec<AtomicU32>,
@@ -217,7 +217,7 @@ impl Destination {
         Ok((parent, name))
     }
 
-    /// What lies under the file's final name: its type and size.
+    /// Returns the type and size of what lies under the file's final name.
     pub(super) fn final_state(&self, file: &FileEntry) -> Result<Option<(FileType, u64)>> {
         let (parent, name) = self.parent(file)?;
         match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -241,8 +241,8 @@ impl Destination {
             .map_err(|cause| self.failed(file, cause))
     }
 
-    /// Whether an earlier run left an unfinished file. It may have been killed after it gave the
-    /// file its final mode: the file is made writable again.
+    /// Returns whether an earlier run left an unfinished file. That run may have been killed after
+    /// it gave the file its final mode, so the file is made writable again.
     pub(super) fn revive_staged(&self, index: usize) -> bool {
         let mode = Mode::RUSR | Mode::WUSR;
         chmodat(&self.staging, index.to_string(), mode, AtFlags::empty()).is_ok()
@@ -466,7 +466,7 @@ impl Destination {
     }
 }
 
-/// Whether a file reads as zeros there already: it has a hole, or ends before.
+/// Returns whether a file reads as zeros there already: it has a hole, or ends before.
 fn is_zero_at(file: &File, offset: u64, length: usize) -> bool {
     let mut bytes = [0; HOLE_BYTES];
     let bytes = &mut bytes[..length.min(HOLE_BYTES)];

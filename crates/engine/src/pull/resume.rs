@@ -38,7 +38,7 @@ impl ChunkSet {
     }
 }
 
-/// Where a file's bytes may be.
+/// Possible place of a file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Nowhere.

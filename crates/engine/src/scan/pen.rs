@@ -10,7 +10,7 @@ use super::{
     spool::{Spool, failed},
 };
 
-/// What it adds counts when it says so.
+/// Writer for one slot of a spool. Additions count when it says so.
 #[derive(Debug)]
 pub(super) struct Pen {
     spool: Arc<Spool>,
@@ -75,7 +75,7 @@ impl Pen {
         Ok(())
     }
 
-    /// What was written counts: `mark` is where the listing stands, nothing at its end.
+    /// Counts what was written: `mark` is where the listing stands, `None` at its end.
     pub(super) fn count(&mut self, mark: Option<Vec<u8>>) {
         let mut state = self.spool.state();
         let checkpoint = &mut state.checkpoint;

@@ -1,4 +1,4 @@
-//! What a scan writes down: pages of entries, directories still to list, and the checkpoint.
+//! Records of a scan: pages of entries, directories still to list, and the checkpoint.
 
 use posthaste_endpoint::{Entry, FileTime, Kind};
 use posthaste_types::{Malformed, Record, record};
@@ -27,7 +27,7 @@ impl Record for Raw {
 pub struct Found {
     /// The directory, relative to what is scanned.
     pub directory: Vec<u8>,
-    /// What is in it, in no particular order.
+    /// Entries in no particular order.
     pub entries: Vec<Entry>,
 }
 
@@ -132,13 +132,13 @@ record! {
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Current {
         pub path: Raw,
-        /// Where its listing stands; nothing when it has to be listed from its start.
+        /// Position of its listing; `None` if it has to be listed from its start.
         pub mark: Option<Raw>,
     }
 }
 
 record! {
-    /// How much of one pair of files counts, and what is being added to them.
+    /// Lengths of one pair of files that count, and what is being added to them.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Slot {
         /// Bytes of entries.
@@ -156,7 +156,7 @@ record! {
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Checkpoint {
         pub form: u32,
-        /// What is scanned.
+        /// Address of the scanned tree.
         pub address: Raw,
         pub follow: bool,
         /// The whole tree is listed at once.

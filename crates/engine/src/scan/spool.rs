@@ -62,7 +62,7 @@ pub(super) struct Spool {
     pub(super) changed: Notify,
 }
 
-/// What a scan is of: another one does not go on in the same folder.
+/// Identity of a scan: another one does not go on in the same folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity<'a> {
     pub address: &'a str,
@@ -130,7 +130,7 @@ impl Spool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many workers there may be.
+    /// Returns the maximum number of workers.
     pub(super) fn slots(&self) -> usize {
         self.files.len()
     }
@@ -139,7 +139,7 @@ impl Spool {
         self.state().checkpoint.finished
     }
 
-    /// Whether the whole tree is listed at once.
+    /// Returns whether the whole tree is listed at once.
     pub(super) fn is_whole(&self) -> bool {
         self.state().checkpoint.whole
     }
@@ -404,7 +404,8 @@ fn check_identity(
     .at(Locus::Client))
 }
 
-/// What was being listed is listed again: from its mark, or from its start, nothing of it counting.
+/// Schedules interrupted listings again: from their marks, or from their starts with nothing
+/// counted.
 fn resumed(mut checkpoint: Checkpoint) -> Checkpoint {
     for slot in &mut checkpoint.slots {
         checkpoint.again.extend(slot.current.take());

@@ -51,7 +51,7 @@ const FLAT: usize = 20_000;
 struct Model {
     whole: bool,
     pauses: bool,
-    /// What is long is told to its end.
+    /// A long listing is reported to its end.
     ends: bool,
     asked: Arc<AtomicUsize>,
 }
@@ -68,7 +68,7 @@ fn entry(name: String, kind: Kind) -> Entry {
     }
 }
 
-/// What is in a directory of the tree that is listed one at a time.
+/// Lists a directory of the tree that is listed one at a time.
 fn inside(path: &[u8]) -> Result<Vec<Entry>> {
     let level = match path {
         b"" => 0,

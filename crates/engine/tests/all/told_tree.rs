@@ -22,7 +22,7 @@ use posthaste_engine::copy::{
 use posthaste_plan::tuner::Method;
 use refusing::no;
 
-/// What happens when the next page is asked for.
+/// Reaction to the request for the next page.
 enum Turn {
     Page(Vec<Entry>),
     Failure(ErrorKind),

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{Pouring, Target};
 
-/// What is waited for a destination that failed to forget what it has.
+/// Wait for a failed destination to discard what it has.
 const DISCARD_WITHIN: Duration = Duration::from_secs(10);
 
 impl Pouring {

@@ -1,4 +1,4 @@
-//! What comes out of a pipe: read on a thread of its own, because waiting for it may take for ever.
+//! Content of a pipe, read on a thread of its own because a read may block for ever.
 
 use std::{
     collections::VecDeque,
@@ -99,7 +99,7 @@ impl Spout {
         self.gathered_bytes
     }
 
-    /// Whether nothing more will come out of it.
+    /// Returns whether nothing more will come out of it.
     pub(super) fn is_dry(&self) -> bool {
         self.is_over && self.gathered_bytes == 0
     }

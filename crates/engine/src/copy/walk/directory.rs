@@ -25,7 +25,7 @@ use super::{
 /// The bits of a mode that let the owner read, write and search.
 const OWNER_ALL: u32 = 0o700;
 
-/// Whether a directory was made by this copy.
+/// Record that this copy made a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Made {
     pub new: bool,
@@ -38,20 +38,20 @@ pub(in crate::copy) struct Directory {
     pub(super) from: Vec<u8>,
     pub(super) to: Vec<u8>,
     pub(super) depth: usize,
-    /// As the source tells it; `None` where nobody asked.
+    /// Entry as the source reports it; `None` if nobody asked.
     entry: Option<Entry>,
     /// A listing of the whole tree told of it.
     by_keys: bool,
     parent: Option<Arc<Self>>,
     made: OnceCell<Made>,
-    /// Where it really lies, where links are followed.
+    /// Real path of the directory, if links are followed.
     real_path: OnceLock<Vec<u8>>,
-    /// What has been given in it at the destination.
+    /// Names given in it at the destination.
     names: OnceLock<Arc<Given>>,
     empty: AtomicBool,
-    /// It could not be made, and that was told.
+    /// The directory could not be made, and that was reported.
     refused: AtomicBool,
-    /// It was the user's before: its own attributes stay.
+    /// The directory was the user's before: its own attributes stay.
     existed: bool,
     seals: Arc<Seals>,
 }
@@ -139,13 +139,13 @@ impl Directory {
         self.empty.store(false, Relaxed);
     }
 
-    /// Whether its owner may still work in it once it has its attributes.
+    /// Returns whether its owner may still work in it once it has its attributes.
     pub(super) fn stays_open(&self) -> bool {
         let mode = self.entry.as_ref().and_then(|entry| entry.mode);
         mode.is_none_or(|mode| mode & OWNER_ALL == OWNER_ALL)
     }
 
-    /// It can't be made: nothing goes into it or what is below it.
+    /// Marks it as impossible to make: nothing goes into it or below it.
     pub(super) fn refuse(&self) {
         self.refused.store(true, Relaxed);
     }

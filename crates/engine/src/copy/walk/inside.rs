@@ -98,13 +98,13 @@ pub(super) async fn refuse_followed(
         .at(Locus::Source))
 }
 
-/// Where all of it goes that a directory is copied with; none for the first directory.
+/// Returns the root into which all of a directory goes; `None` for the first directory.
 fn root_of(directory: &Directory) -> Option<&[u8]> {
     let root = directory.to.strip_suffix(&directory.from[..])?;
     (!directory.from.is_empty()).then(|| root.strip_suffix(b"/").unwrap_or(root))
 }
 
-/// Whether `path` is `directory` or lies in it.
+/// Returns whether `path` is `directory` or lies in it.
 fn is_within(path: &[u8], directory: &[u8]) -> bool {
     match path.strip_prefix(directory) {
         Some([] | [b'/', ..]) => true,

@@ -1,4 +1,4 @@
-//! What lies at the destination: a directory is listed once rather than each file asked for.
+//! Names at the destination: a directory is listed once rather than each file looked up.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// What has this name.
+    /// Returns what has this name.
     pub(super) fn get(&self, name: &[u8]) -> There {
         match self.known.get(name) {
             Some(found) => There::Found(found.clone()),
@@ -46,7 +46,7 @@ struct Lately {
     young_entries: usize,
 }
 
-/// What was looked up at the destination.
+/// Objects looked up at the destination.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     lately: Mutex<Lately>,

@@ -61,7 +61,7 @@ pub(super) async fn walk(
     told
 }
 
-/// What panicked there panics here.
+/// Resumes a panic of the ended work here.
 fn settle(ended: Option<Result<(), tokio::task::JoinError>>) {
     if let Some(Err(cause)) = ended
         && cause.is_panic()

@@ -13,7 +13,7 @@ const LINE_CHARACTERS: usize = 64;
 /// The header's end, before its code.
 const END: &str = "---";
 
-/// What is said for one recipient.
+/// Stanza for one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stanza {
     /// The share of whoever wrapped.
@@ -35,7 +35,7 @@ pub(super) struct Signed<'a> {
 }
 
 impl Signed<'_> {
-    /// Whether whoever wrote the code had the file key.
+    /// Returns whether the writer of the code had the file key.
     pub(super) fn is_by(&self, file_key: &[u8; FILE_KEY_BYTES]) -> bool {
         hmac::verify(&signing_key(file_key), self.text, &self.code).is_ok()
     }

@@ -82,7 +82,7 @@ impl Identity {
     /// A new one.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// The operating system gives no randomness.
     pub fn random() -> Result<Self, KeyError> {
         let mut bytes = Zeroizing::new([0; 32]);
         fill_random(&mut *bytes)?;
@@ -102,7 +102,7 @@ impl Identity {
         Zeroizing::new(bech32::encode_upper::<Bech32>(prefix, &*self.0).unwrap_or_default())
     }
 
-    /// What both sides know; nothing for a point that tells everybody.
+    /// Returns the secret that both sides share; `None` for a point that reveals it to everybody.
     pub(super) fn agree(&self, other: &Recipient) -> Option<Zeroizing<[u8; 32]>> {
         let shared = Zeroizing::new(x25519(*self.0, other.0));
         (*shared != [0; 32]).then_some(shared)
@@ -175,7 +175,7 @@ fn decode(text: &str, start: &str) -> Option<Zeroizing<[u8; 32]>> {
 /// Random bytes.
 ///
 /// # Errors
-/// When the operating system gives none.
+/// The operating system gives no randomness.
 pub(super) fn fill_random(bytes: &mut [u8]) -> Result<(), KeyError> {
     let filled = SystemRandom::new().fill(bytes);
     filled.map_err(|_| KeyError("the operating system gives no random numbers"))

@@ -9,7 +9,7 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{Fetcher, HEDGE_FACTOR, HEDGE_MIN, Search};
 
-/// What came of a chunk that can be had in two ways.
+/// Result for a chunk that can be had in two ways.
 pub(super) enum Race {
     Whole(Bytes),
     Fragments,
@@ -93,7 +93,7 @@ impl Fetcher {
         source.fetch(dataset, chunk, whole, expected, bytes).await
     }
 
-    /// Who would have the whole chunk here first, of all that hold it.
+    /// Returns the holder that would bring the whole chunk first, of all that have it.
     pub(super) fn choose_whole(&self, search: &Search, with_lost: bool) -> Option<usize> {
         let whole = FragmentIndex::WHOLE.get();
         let options = self.can_ask(search, with_lost);
@@ -103,7 +103,7 @@ impl Fetcher {
             .min_by_key(|&holder| self.holders[holder].predict(search.whole_bytes))
     }
 
-    /// When k fragments would be here, from now; none where there are too few.
+    /// Predicts when k fragments would be here, from now; `None` if there are too few.
     fn predict_fragments(&self, search: &Search, with_lost: bool) -> Option<Duration> {
         let mut best: BTreeMap<u8, Duration> = BTreeMap::new();
         let mut asked: BTreeMap<usize, u64> = BTreeMap::new();

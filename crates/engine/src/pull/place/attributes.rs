@@ -16,7 +16,8 @@ use crate::dataset::{FileEntry, FileKind};
 type Done<T = ()> = rustix::io::Result<T>;
 
 impl Destination {
-    /// What files and directories are there without, because it was refused, or taken and not kept.
+    /// Returns what files and directories are without, because it was refused, or accepted and not
+    /// kept.
     pub(in crate::pull) fn unkept(&self) -> Unkept {
         *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -35,7 +36,7 @@ impl Destination {
         )
     }
 
-    /// The same of the destination itself: its mode only where nobody had chosen that.
+    /// Restores the attributes of the destination itself: its mode only if nobody had chosen that.
     pub(super) fn restore_root(&self, root: &FileEntry) -> Result<()> {
         if self.is_fresh {
             self.give_directory_extras(root)?;
@@ -103,7 +104,7 @@ pub(super) fn mode_of(file: &FileEntry) -> Mode {
     })
 }
 
-/// Whether an attribute was set; not where the file system refuses to keep it.
+/// Returns whether an attribute was set; `false` if the file system refuses to keep it.
 pub(super) fn unless_refused(set: Done) -> Done<bool> {
     match set {
         Err(cause) if is_refused(cause) => Ok(false),
@@ -111,7 +112,7 @@ pub(super) fn unless_refused(set: Done) -> Done<bool> {
     }
 }
 
-/// When it changed last; when it was read last stays as it was found.
+/// Returns the file's time of change; the time of the last read stays as found.
 pub(super) fn times(file: &FileEntry, found: &Stat) -> Timestamps {
     let mtime = Timespec {
         tv_sec: file.mtime_s,

@@ -15,7 +15,8 @@ use rustix::{
 use super::{Destination, attributes::unless_refused};
 use crate::dataset::{FileEntry, FileKind, NOBODY_KNOWS, is_kept};
 
-/// How many files, directories and links arrived without something that the destination refuses to keep.
+/// Counts of files, directories and links that arrived without something that the destination
+/// refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtrasUnkept {
     /// Without their owner and group.
@@ -43,7 +44,7 @@ fn owner_of(file: &FileEntry) -> Option<(Option<Uid>, Option<Gid>)> {
 }
 
 impl Destination {
-    /// What is there without something beyond modes and times, because it was refused.
+    /// Returns what arrived without something beyond modes and times, because it was refused.
     pub(in crate::pull) fn extras_unkept(&self) -> ExtrasUnkept {
         let lends = |(index, file): (usize, &FileEntry)| {
             let is_file = file.kind == FileKind::Regular && !self.is_left_out(index);
@@ -88,7 +89,7 @@ impl Destination {
         Ok(())
     }
 
-    /// The same of a file that was there, with the right bytes.
+    /// Gives extras to a file that was there with the right bytes.
     pub(in crate::pull) fn give_extras_there(&self, file: &FileEntry) -> Result<()> {
         if owner_of(file).is_none() && file.extra.is_none() {
             return Ok(());
@@ -102,7 +103,7 @@ impl Destination {
         self.restore(file)
     }
 
-    /// The same of a directory that has its place.
+    /// Gives extras to a directory that has its place.
     pub(super) fn give_directory_extras(&self, file: &FileEntry) -> Result<()> {
         if owner_of(file).is_none() && file.extra.is_none() {
             return Ok(());

@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 100;
 /// Files, directories and links that a pull left out, because the destination refuses them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftOut {
-    /// How many.
+    /// Number of files.
     pub count: u64,
     /// Links among them of which the destination keeps none.
     pub links: u64,
@@ -82,7 +82,7 @@ impl<'a> Twins<'a> {
 }
 
 impl Destination {
-    /// What was left out so far.
+    /// Returns what was left out so far.
     pub(in crate::pull) fn left_out(&self) -> LeftOut {
         let left_out = self.left_out.lock();
         left_out.unwrap_or_else(PoisonError::into_inner).clone()
@@ -92,7 +92,7 @@ impl Destination {
         self.missing[index].load(Ordering::Acquire) == LEFT_OUT
     }
 
-    /// Whether a chunk holds anything that was not left out.
+    /// Returns whether a chunk holds anything that was not left out.
     pub(in crate::pull) fn wants(&self, chunk: u32) -> bool {
         let chunk_size = self.manifest.chunk_size;
         let mut extents = self.manifest.list.extents(chunk, chunk_size);
@@ -102,7 +102,8 @@ impl Destination {
     /// Leaves out an entry of which this failed.
     ///
     /// # Errors
-    /// What concerns everything, and what is in the way: that is for somebody to decide.
+    /// Errors that concern everything, and conflicts with what is in the way: somebody has to
+    /// decide about those.
     pub(in crate::pull) fn unless_left_out(&self, index: usize, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
         if error.concerns_everything() || error.kind() == ErrorKind::Conflict {

@@ -1,4 +1,4 @@
-//! Where unfinished files lie, and their ends.
+//! Unfinished files: their place, and their ends.
 
 use std::{fs::File, os::fd::OwnedFd, path::Path};
 

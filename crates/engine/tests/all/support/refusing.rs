@@ -1,4 +1,4 @@
-//! What models of endpoints have no answer to.
+//! Answers of endpoint models to calls they do not support.
 
 use posthaste_endpoint::{Boxed, Error, ErrorKind, Result};
 
