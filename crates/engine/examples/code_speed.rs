@@ -1,5 +1,5 @@
-//! Measures the erasure code, and what else becomes of a chunk, on one core; `cargo xtask bench code`
-//! runs it beside ISA-L.
+//! Measures the erasure code, and what else becomes of a chunk, on one core; `cargo xtask bench
+//! code` runs it beside ISA-L.
 //!
 //! ```text
 //! code_speed kernels                                  names this processor's kernels, fastest first
@@ -95,8 +95,8 @@ fn speed(
     Ok(())
 }
 
-/// A chunk on its way out, in the clear and encrypted. Copying it to a fresh buffer stands for reading
-/// it.
+/// A chunk on its way out, in the clear and encrypted. Copying it to a fresh buffer stands for
+/// reading it.
 fn chunk(k: &str, m: &str, bytes: &str, seconds: &str) -> Result<(), Box<dyn Error>> {
     let codec = Codec::new(Code::new(k.parse()?, m.parse()?)?);
     let span = Duration::from_secs_f64(seconds.parse()?);

@@ -54,12 +54,12 @@ use lane::Shared;
 /// Treatment of symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// The link is copied as a link.
+    /// Copied as links.
     #[default]
     Keep,
-    /// Copies what the link points to.
+    /// Followed: what a link points to is copied.
     Follow,
-    /// Leaves the link out.
+    /// Left out.
     Skip,
 }
 
@@ -142,7 +142,8 @@ pub struct Options {
     pub dry_run: bool,
     /// An earlier run of this copy made the destination: it is the copy, and no place to copy into.
     pub continues: bool,
-    /// An earlier run of this copy made the destination, if it is a directory: it gets the attributes of its source.
+    /// An earlier run of this copy made the destination, if it is a directory: it gets the
+    /// attributes of its source.
     pub has_begun: bool,
     /// Record of what this copy wrote so far, also in earlier runs. If nothing is to be replaced,
     /// only recorded files count as unchanged by size and time; the bytes of all others at the
@@ -161,8 +162,8 @@ pub struct Options {
 /// Something worth a line.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// The destination is made, as a copy of a tree. If this run does not end, the next one will find
-    /// a directory there, which is no place to copy into ([`Options::continues`]).
+    /// The destination is made, as a copy of a tree. If this run does not end, the next one will
+    /// find a directory there, which is no place to copy into ([`Options::continues`]).
     Made,
     /// The directory that [`Notice::Made`] told of is there, at this local path.
     Stands(&'a std::path::Path),

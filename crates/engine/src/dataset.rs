@@ -48,8 +48,8 @@ pub enum FileKind {
         /// Target of the link, byte for byte.
         target: Vec<u8>,
     },
-    /// A regular file that was left out, since it was at fault when it was read: its bytes in the stream are of no use, and
-    /// whoever pulls makes nothing of it.
+    /// A regular file that was left out, since it was at fault when it was read: its bytes in the
+    /// stream are of no use, and whoever pulls makes nothing of it.
     LeftOut,
 }
 

@@ -80,8 +80,9 @@ fn loss_path(folder: &Path) -> PathBuf {
     name.into()
 }
 
-/// Notes that a file of a draft lost some of what was written, which is told once: to whoever closes the file first. What else is
-/// thought to be in the draft has to be read again, and nothing is kept of the file.
+/// Notes that a file of a draft lost some of what was written, which is told once: to whoever
+/// closes the file first. What else is thought to be in the draft has to be read again, and nothing
+/// is kept of the file.
 pub fn note_loss(folder: &Path, path: &[u8]) {
     // Where no note can be made the file is missed all the same, unless somebody makes it again.
     let _ = OpenOptions::new()
@@ -131,8 +132,8 @@ impl Draft {
         self.folder.join(OsStr::from_bytes(relative))
     }
 
-    /// Opens its directory, which is made where there is none yet. What somebody else put in its place is no draft: what is written
-    /// there would be theirs.
+    /// Opens its directory, which is made where there is none yet. What somebody else put in its
+    /// place is no draft: what is written there would be theirs.
     fn ground(&self) -> io::Result<Beneath> {
         match Beneath::open_own(&self.folder) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
@@ -239,8 +240,8 @@ impl Draft {
         })
     }
 
-    /// Which two of these names are one where it goes, if any: one would replace the other. Makes a file there to learn it, where any
-    /// may be.
+    /// Which two of these names are one where it goes, if any: one would replace the other. Makes a
+    /// file there to learn it, where any may be.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`], with both.
@@ -300,8 +301,8 @@ impl Draft {
         now.is_ok_and(|now| now.as_deref() == Some(identity_then))
     }
 
-    /// Makes all that no chunk brings, and gives files what their source says of them. Parents stand before what is in them.
-    /// Tells what the file system does not keep of that.
+    /// Makes all that no chunk brings, and gives files what their source says of them. Parents
+    /// stand before what is in them. Tells what the file system does not keep of that.
     ///
     /// # Errors
     /// The operating system's; [`ErrorKind::Conflict`] where two names came to be one, in a directory that takes others for one than those
@@ -414,7 +415,8 @@ fn identity(path: &Path) -> Option<String> {
     Some(format!("{}:{}", about.dev(), about.ino()))
 }
 
-/// Gives a directory what its source has, or the mode of those that its user makes, and makes it durable.
+/// Gives a directory what its source has, or the mode of those that its user makes, and makes it
+/// durable.
 fn publish_directory(directory: OwnedFd, folder: &Folder<'_>) -> io::Result<Unkept> {
     let directory = fs::File::from(directory);
     let mode = folder.mode.map(|mode| mode & MODE_MASK | OWNER_ALL);

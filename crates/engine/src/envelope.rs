@@ -1,7 +1,7 @@
 //! Encryption from end to end: depots and relays see nothing of a dataset but sizes.
 //!
-//! A dataset that is encrypted has a random [`DatasetKey`]. Its chunks are encrypted before they are
-//! coded ([`Cipher`]), so that fragments, their digests and repair work on what depots see. Its
+//! A dataset that is encrypted has a random [`DatasetKey`]. Its chunks are encrypted before they
+//! are coded ([`Cipher`]), so that fragments, their digests and repair work on what depots see. Its
 //! manifest is encrypted too, and stored together with the key, which is wrapped for the dataset's
 //! recipients in the [`age`] format: an envelope. Whoever has the identity of one of them opens it.
 //!
@@ -70,7 +70,8 @@ pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<(Cipher, Vec<u8>)> 
     Ok((cipher, text))
 }
 
-/// The text of the manifest in an envelope, by the cipher of its dataset. Never panics on outside bytes.
+/// The text of the manifest in an envelope, by the cipher of its dataset. Never panics on outside
+/// bytes.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] when it was changed or is another's, [`ErrorKind::Invalid`] for anything that is no envelope.

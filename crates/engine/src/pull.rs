@@ -1,5 +1,6 @@
-//! Brings a dataset home: from every depot that holds some of it and from its source at once, whatever
-//! k of k + m fragments come first or the chunk itself, verified, and under final names only when whole.
+//! Brings a dataset home: from every depot that holds some of it and from its source at once,
+//! whatever k of k + m fragments come first or the chunk itself, verified, and under final names
+//! only when whole.
 //!
 //! Chunks are fetched by `fetch`, which chooses among depots, and put in place by `place`, which
 //! knows the destination. What an earlier run left is found by digest alone, so that a pull can be
@@ -294,7 +295,8 @@ impl Run {
             .zip(&mut self.rates)
             .map(|(holder, (before, rate))| {
                 let received = holder.received();
-                // Half the weight for the last interval: calm enough to read, quick enough to trust.
+                // Half the weight for the last interval: calm enough to read, quick enough to
+                // trust.
                 let now = ByteRate::over(received - *before, span);
                 (*before, *rate) = (received, (*rate + now).scaled(1, 2));
                 let (name, lost) = (holder.name.clone(), holder.is_lost());

@@ -46,7 +46,8 @@ pub struct Sealed {
     stripes: Mutex<HashMap<ChunkIndex, Weak<OnceCell<Stripe>>>>,
     /// Digests of every chunk read before, so that a source that changes is noticed.
     digests: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
-    /// Digests of chunks that are others now, since a file was left out, until that is taken note of.
+    /// Digests of chunks that are others now, since a file was left out, until that is taken note
+    /// of.
     renewals: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
     /// Number of failed reads of a chunk that were attributed to a file left out meanwhile.
     excused: Mutex<HashMap<ChunkIndex, u32>>,
@@ -65,7 +66,7 @@ pub enum Encryption {
     Over,
 }
 
-/// Maximum of such reads for one chunk: if reads fail beyond that, the fault is another.
+/// Maximum of excused reads for one chunk: if reads fail beyond that, the fault is another.
 const EXCUSES_MAX: u32 = 8;
 
 /// A fragment ready to be sent.
@@ -74,7 +75,8 @@ pub struct Fragment {
     pub bytes: bytes::Bytes,
     /// Its digest.
     pub digest: Digest,
-    /// The digests of its chunk: of the whole, of each fragment and, where it is encrypted, of what it holds.
+    /// The digests of its chunk: of the whole, of each fragment and, where it is encrypted, of what
+    /// it holds.
     pub digests: Vec<Digest>,
 }
 

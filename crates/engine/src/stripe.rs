@@ -27,8 +27,8 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
     Digest::new(*blake3::hash(bytes).as_bytes())
 }
 
-/// Bytes a chunk's buffer should have room for after the chunk, or it is moved once: a tag of 16, and
-/// the padding of up to 32 data fragments.
+/// Bytes a chunk's buffer should have room for after the chunk, or it is moved once: a tag of 16,
+/// and the padding of up to 32 data fragments.
 pub const SPARE_BYTES: usize = 48;
 
 /// Encrypts chunk number `chunk` where there is a cipher, and cuts it into the fragments of the

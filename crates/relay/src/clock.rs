@@ -3,7 +3,8 @@
 use posthaste_endpoint::{SteadyClock, Step};
 use tracing::error;
 
-/// What datasets expire by. A clock that is years ahead for a moment must end nobody's time.
+/// Clock by which datasets expire. A clock that is years ahead for a moment must not make them
+/// expire.
 static CLOCK: SteadyClock = SteadyClock::new();
 
 /// Seconds since the Unix epoch.

@@ -1,5 +1,5 @@
-//! A relay that is going to be switched off: a file beside what it keeps says so, which whoever may write
-//! there makes, and which outlives a restart.
+//! A relay that is going to be switched off: a file beside what it keeps says so, which whoever may
+//! write there makes, and which outlives a restart.
 
 use std::{
     fs,
@@ -17,8 +17,8 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("draining")
 }
 
-/// Whether the relay that keeps its things in `dir` is going to be switched off. A file that can't be read
-/// says that it is: nothing is lost by that.
+/// Returns whether the relay that keeps its state in `dir` is going to be switched off. A file that
+/// can't be read counts as a yes: nothing is lost by that.
 #[must_use]
 pub fn draining(dir: &Path) -> Option<Draining> {
     let path = file(dir);
@@ -30,8 +30,8 @@ pub fn draining(dir: &Path) -> Option<Draining> {
     Some(Draining::read(word.trim()))
 }
 
-/// Says that the relay is going to be switched off, or no longer. One that runs tells whoever asks it from
-/// then on; one that is started later does too.
+/// Says that the relay is going to be switched off, or no longer. One that runs tells whoever asks
+/// it from then on; one that is started later does too.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] when no relay keeps anything in `dir`; the operating system's.

@@ -1,7 +1,7 @@
 //! Serves files to another posthaste: the other end of `posthaste_endpoint::peer`.
 //!
-//! The same for a relay, which lends one folder within its capacity, and for the process that
-//! `posthaste cp` starts over SSH, which serves what its user may reach.
+//! It serves a relay, which lends one folder within its capacity, and the process that `posthaste
+//! cp` starts over SSH, which serves what its user may reach.
 
 mod bundle;
 mod drafts;
@@ -44,14 +44,14 @@ const BUNDLES_MIB_MAX: usize = 64;
 /// Entries of a directory looked through for unfinished files when a single file is asked about.
 const SIBLINGS_MAX: usize = 4096;
 
-/// What answering needs.
+/// State needed to answer.
 pub(crate) struct Files {
     ground: Arc<Ground>,
     drafts: Drafts,
     space: Space,
     secret: [u8; 32],
     rate: Option<Arc<RateLimit>>,
-    /// Whether everything is flushed, asked for or not.
+    /// Everything is flushed, whether asked for or not.
     flush: bool,
     bundles: Semaphore,
     clocks: posix::Clocks,
@@ -97,7 +97,7 @@ impl Files {
         response
     }
 
-    /// What is asked, if whoever asks may.
+    /// Returns the requested operation if the caller has the right to it.
     fn admit(
         &self,
         method: &Method,
@@ -282,7 +282,7 @@ impl Files {
         })
     }
 
-    /// Whether nothing unfinished lies beside `path`, as far as it is cheap to say.
+    /// Returns whether nothing unfinished lies beside `path`, as far as that is cheap to find out.
     fn has_clean_siblings(&self, path: &[u8]) -> bool {
         let cut = path.iter().rposition(|&byte| byte == b'/');
         let parent = match cut {

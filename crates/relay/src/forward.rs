@@ -1,8 +1,9 @@
 //! Sends on to other relays what lies here, when somebody who may write to both asks for it.
 //!
-//! A fragment is read as it is sent, also while it still arrives where that is asked for, over connections that are
-//! kept, and counts there only once its digest was checked there. While that lasts the answer is white space, one byte
-//! a second: whoever asked sees that it goes on, and when they leave, it ends.
+//! A fragment is read as it is sent, also while it still arrives where that is asked for, over
+//! connections that are kept, and counts there only once its digest was checked there. While that
+//! lasts the answer is white space, one byte a second: whoever asked sees that it goes on, and when
+//! they leave, it ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +28,7 @@ use crate::{
 
 /// Fragments sent on at once: each holds a quarter of a mebibyte and a connection.
 const FORWARDS_MAX: usize = 32;
-/// How long an upload that is to be followed may take to begin: the order may overtake it.
+/// Wait for an upload that is to be followed to begin: the order may overtake it.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(5);
 /// The request says where to, with what, and until when.
 const ORDER_BYTES_MAX: usize = 4096;
@@ -121,7 +122,7 @@ impl Forwards {
     }
 }
 
-/// How it ended, as whoever asked is told.
+/// Returns the end as the sender of the order receives it.
 fn told(ended: posthaste_endpoint::Result<()>) -> ForwardEnd {
     let (status, message) = match ended {
         Ok(()) => (201, String::new()),
@@ -134,7 +135,7 @@ fn told(ended: posthaste_endpoint::Result<()>) -> ForwardEnd {
     }
 }
 
-/// What was to be followed is not here, and will not be.
+/// Returns the end of a follow whose upload is not here and will not be.
 fn vanished(what: &str) -> ForwardEnd {
     ForwardEnd {
         status: status_of(ErrorKind::NotFound),

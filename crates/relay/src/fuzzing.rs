@@ -1,5 +1,5 @@
-//! A way into what reads orders of services and other relays, for the fuzz targets alone. It takes any bytes, and panics when
-//! something does not hold that must.
+//! A way into what reads orders of services and other relays, for the fuzz targets alone. It takes
+//! any bytes, and panics when something does not hold that must.
 
 use std::sync::Arc;
 

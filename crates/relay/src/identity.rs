@@ -20,7 +20,7 @@ use rustls::{
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
-/// Who a relay is.
+/// Identity of a relay.
 pub(crate) struct Identity {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) secret_file: PathBuf,

@@ -1,7 +1,7 @@
 //! Makes the relay known to a service that invited it, and says from time to time how it is.
 //!
-//! Which service that is lies beside what the relay keeps, so a relay that is started again goes on without the
-//! invitation. There is no secret in it: the relay shows tokens made from its own.
+//! Which service that is lies beside what the relay keeps, so a relay that is started again goes on
+//! without the invitation. There is no secret in it: the relay shows tokens made from its own.
 
 use std::{
     fs,
@@ -22,9 +22,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{drain, request::Service};
 
-/// How often the relay says how it is, where nothing changes.
+/// Interval of the relay's heartbeats, while nothing changes.
 const BEAT_EVERY: Duration = Duration::from_secs(30);
-/// How often it looks whether something has changed that can't wait.
+/// Interval of checks for changes that can't wait.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Pauses after what failed: the first, and the longest.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -40,21 +40,23 @@ struct Joined {
     name: String,
 }
 
-/// What the relay is to some service.
+/// Relation of the relay to a service.
 pub(crate) struct Member {
     file: PathBuf,
     service: Arc<Service>,
-    /// Where services reach it, and its key.
+    /// Address at which services reach it, and its key.
     address: RelayAddress,
     invite: Option<Invite>,
     joined: Option<Joined>,
 }
 
 impl Member {
-    /// What is known from before, and by an invitation. None where no service ever invited it.
+    /// Opens the membership from what is stored and from an invitation. `None` if no service ever
+    /// invited the relay.
     ///
     /// # Errors
-    /// Those of reading what is known; [`ErrorKind::Invalid`] when nobody could tell how the relay is reached.
+    /// Errors of reading what is stored; [`ErrorKind::Invalid`] if nobody could tell how to reach
+    /// the relay.
     pub(crate) fn open(
         dir: &Path,
         service: &Arc<Service>,
@@ -128,7 +130,8 @@ impl Member {
             return self.register().await;
         };
         match self.beat(&joined, false).await {
-            // It took the depot out of its books, or lost them: an invitation that is still good brings it back.
+            // It took the depot out of its books, or lost them: an invitation that is still good
+            // brings it back.
             Err(error) if is_unknown(&error) && self.invite.is_some() => self.register().await,
             said => said,
         }

@@ -1,5 +1,5 @@
-//! Measures the path to another relay, when somebody who may write to both asks for it: by a probe as any other, of
-//! which whoever asked is told what it showed.
+//! Measures the path to another relay, when somebody who may write to both asks for it: by a probe
+//! as any other, of which whoever asked is told what it showed.
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ use crate::{
 /// The request says where to, with what, and how much.
 const ORDER_BYTES_MAX: usize = 4096;
 
-/// What measures.
+/// Measurements between relays.
 pub(crate) struct Measures {
-    /// One at a time: they measure each other when they are many.
+    /// Permit for one measurement: several at once would measure each other.
     permit: Arc<Semaphore>,
     others: Arc<Others>,
 }
@@ -77,11 +77,11 @@ impl Measures {
     }
 }
 
-/// Probes the path to a relay with at most `budget` bytes, by the rule for when it has seen enough, and says what that
-/// showed (`docs/algorithms/bandwidth-forecast.md`).
+/// Probes the path to a relay with at most `budget` bytes, by the rule for when it has seen enough,
+/// and says what that showed (`docs/algorithms/bandwidth-forecast.md`).
 ///
 /// # Errors
-/// As [`RelayClient::probe`].
+/// Errors of [`RelayClient::probe`].
 pub async fn probe(
     client: &RelayClient,
     budget: Amount,
@@ -102,7 +102,7 @@ pub async fn probe(
     Ok((probed, finding))
 }
 
-/// What a probe showed, as whoever asked is told.
+/// Returns the result of a probe as the sender of the order receives it.
 fn told(probed: &Probed, finding: Finding) -> MeasureEnd {
     let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     MeasureEnd {

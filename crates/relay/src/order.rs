@@ -1,4 +1,4 @@
-//! What other relays or services order of this one, as far as orders are alike.
+//! Orders of other relays or services, as far as they are alike.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -57,7 +57,7 @@ pub(crate) struct OrderedChunk {
     pub(crate) expires_s: u64,
 }
 
-/// What an order says of its chunk.
+/// Content of an order about its chunk.
 pub(crate) struct Said<'a> {
     pub(crate) size: u64,
     pub(crate) digest: &'a str,
@@ -110,7 +110,7 @@ impl Named {
         }
     }
 
-    /// One more, which is of the code and was not named before.
+    /// Adds a fragment, which must be of the code and not named before.
     pub(crate) fn one_more(&mut self, fragment: u8) -> Result<FragmentIndex, Refusal> {
         if fragment < self.code.total() && self.seen.insert(fragment) {
             return Ok(FragmentIndex::new(fragment));
@@ -119,7 +119,8 @@ impl Named {
     }
 }
 
-/// Takes so many bytes of a memory that is counted in mebibytes, all of it at most. `busy` says what it is full of.
+/// Takes so many bytes of a memory that is counted in mebibytes, all of it at most. `busy` says
+/// what it is full of.
 pub(crate) fn take_memory(
     memory: &Arc<Semaphore>,
     memory_mebi: u32,

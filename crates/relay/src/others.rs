@@ -1,4 +1,4 @@
-//! What a relay does with other relays: connections that are kept, and answers that take long.
+//! Relations to other relays: connections that are kept, and answers that take long.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::{request::Body, store::Refusal};
 
 /// Relays whose connections are kept.
 const CLIENTS_MAX: usize = 64;
-/// How often whoever asked is told that it goes on.
+/// Interval of signs to the client that the work goes on.
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 
 /// Relays that were sent or asked something, by address and key.

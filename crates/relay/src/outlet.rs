@@ -1,7 +1,8 @@
 //! An outlet: hands out what lies elsewhere, by the relay's protocol and read-only.
 //!
-//! Whoever pulls needs no second client for it. What it hands out leaves over a way that others need more
-//! urgently, so few bodies move at once, whoever asks for how much: the rest wait for their turn.
+//! Whoever pulls needs no second client for it. What it hands out leaves over a way that others
+//! need more urgently, so few bodies move at once, whoever asks for how much: the rest wait for
+//! their turn.
 
 mod turns;
 
@@ -47,12 +48,13 @@ const MOVING_MAX: u32 = 2;
 /// Bytes of a body handed to a connection at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Where in an inventory something lies.
+/// Position in an inventory.
 pub type Position = (ChunkIndex, FragmentIndex);
 
-/// What an outlet hands out.
+/// Store from which an outlet serves objects.
 pub trait Shelf: Send + Sync + 'static {
-    /// What is there of a dataset from a position on, `most` entries at most, and where the next begins.
+    /// Returns the inventory of a dataset from a position on, `most` entries at most, and the start
+    /// of the next page.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when nothing of it is handed out.
@@ -63,7 +65,7 @@ pub trait Shelf: Send + Sync + 'static {
         most: usize,
     ) -> impl Future<Output = Result<(Vec<Held>, Option<Position>)>> + Send;
 
-    /// One object and its digest.
+    /// Returns one object and its digest.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when it is not handed out, with the reason.
@@ -73,7 +75,8 @@ pub trait Shelf: Send + Sync + 'static {
         position: Position,
     ) -> impl Future<Output = Result<(Bytes, Digest)>> + Send;
 
-    /// Whether somebody else needs the way out so urgently that one body at a time is enough.
+    /// Returns whether somebody else needs the egress so urgently that one body at a time is
+    /// enough.
     fn is_pressed(&self) -> bool;
 
     /// A relay wants to be known; `token` is what it shows.
@@ -88,7 +91,7 @@ pub trait Shelf: Send + Sync + 'static {
     /// A relay says how it is; `token` is what it shows.
     ///
     /// # Errors
-    /// As [`Self::register`].
+    /// Errors of [`Self::register`].
     fn heartbeat(
         &self,
         token: &str,
@@ -123,7 +126,7 @@ impl Outlet {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
@@ -135,7 +138,7 @@ impl Outlet {
         self.identity.fingerprint
     }
 
-    /// What tokens for it are minted from.
+    /// Returns the secret from which its tokens are minted.
     #[must_use]
     pub fn secret(&self) -> [u8; 32] {
         self.identity.secret
@@ -177,7 +180,7 @@ impl Outlet {
     }
 }
 
-/// What answering needs.
+/// State needed to answer.
 struct Desk<S> {
     shelf: Arc<S>,
     secret: [u8; 32],
@@ -205,7 +208,8 @@ impl<S: Shelf> Desk<S> {
         }
     }
 
-    /// Hears a relay. The connection closes behind it: they come seldom, and there may be many of them.
+    /// Hears a relay. The connection closes behind it: they come seldom, and there may be many of
+    /// them.
     async fn hear(
         &self,
         told: Target,
@@ -361,7 +365,7 @@ impl<S: Shelf> Desk<S> {
 struct Moving {
     left: Bytes,
     turn: Option<Turn>,
-    /// Of those that may move at once, how many this one counts for.
+    /// Number of moving bodies for which this one counts.
     slots: u32,
     rate: Arc<RateLimit>,
     moving: Arc<Turns>,

@@ -1,9 +1,9 @@
 //! The other end of a copy: serves what its user may reach, for as long as its one client lives.
 //!
-//! `posthaste cp` starts it over SSH. It makes a key and a secret that nobody else ever sees,
-//! listens on a free port, and says all that in one line on standard output. The client comes to
-//! that port, or, where a firewall forbids it, speaks HTTP/2 through standard input and output.
-//! When standard input ends, whatever ended it, so does this.
+//! `posthaste cp` starts it over SSH. The peer makes a key and a secret that nobody else ever sees,
+//! listens on a free port, and reports all that in one line on standard output. The client connects
+//! to that port or, if a firewall forbids that, speaks HTTP/2 through standard input and output.
+//! When standard input ends, for whatever reason, the peer ends too.
 
 mod channel;
 
@@ -63,10 +63,10 @@ const STREAMS_MAX: u32 = 256;
 /// Bytes of one frame of the channel.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
-/// How a peer is set up.
+/// Options of a peer.
 #[derive(Debug, Clone, Default)]
 pub struct PeerOptions {
-    /// Where to listen; nowhere when `None`.
+    /// Address at which to listen; nowhere if `None`.
     pub listen: Option<IpAddr>,
     /// Ports to choose from; any free one when `None`.
     pub ports: Option<RangeInclusive<u16>>,
@@ -109,7 +109,7 @@ impl Peer {
         })
     }
 
-    /// What the client must be told, and nobody else.
+    /// Returns the invitation, which only the client must get.
     #[must_use]
     pub fn invitation(&self) -> &Invitation {
         &self.invitation
@@ -118,7 +118,7 @@ impl Peer {
     /// Serves until `input` ends, or nothing came from it for 90 s.
     ///
     /// # Errors
-    /// When `input` and `output` are no pipes or sockets.
+    /// `input` and `output` are no pipes or sockets.
     pub async fn run(self, input: OwnedFd, output: OwnedFd) -> Result<()> {
         let failed = |cause| {
             Error::io("use", "standard input and output", cause)

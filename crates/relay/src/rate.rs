@@ -11,7 +11,7 @@ use std::{
 use posthaste_types::{ByteRate, Bytes};
 use tokio::time::{Instant, sleep_until};
 
-/// What may pass at once after a pause: enough to hide the timer's grain, too little to notice.
+/// Burst after a pause: enough to hide the timer's grain, too little to notice.
 const BURST: Duration = Duration::from_millis(50);
 
 /// A token bucket, kept as the moment at which all that was taken has been paid for.

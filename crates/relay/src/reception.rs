@@ -18,9 +18,10 @@ use crate::{
 
 /// A body of which nothing arrives for this long is given up, and its space with it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time for which a probe is read: whoever sends it waits five seconds longer for the answer.
+/// Longest time for which a probe is read: whoever sends it waits five seconds longer for the
+/// answer.
 const PROBE_SPAN_MAX: Duration = Duration::from_secs(35);
-/// How often the bytes of a probe are noted.
+/// Interval at which the bytes of a probe are noted.
 const MARK_EVERY: Duration = Duration::from_millis(40);
 /// Bytes gathered before they go to the disk: fewer hand-overs between threads. An upload holds
 /// twice as many in memory, as one batch is written while the next arrives.
@@ -147,11 +148,12 @@ impl Reception {
         }
     }
 
-    /// Reads and forgets a probe, and says when its bytes came. Of one that lasts, as what kernels and gateways hold of it
-    /// comes over a slow path, the end is not waited for: by then it has shown what it could.
+    /// Reads and forgets a probe, and says when its bytes came. Of one that lasts, as what kernels
+    /// and gateways hold of it comes over a slow path, the end is not waited for: by then it has
+    /// shown what it could.
     ///
     /// # Errors
-    /// What is wrong with it, and the rest of it: when it has more than `bytes_max`.
+    /// The refusal of a body and its unread rest, if it has more than `bytes_max`.
     pub(crate) async fn sink(mut self, bytes_max: u64) -> Result<ProbeBody, (Refusal, Self)> {
         let mut seen = ProbeBody {
             received_bytes: 0,

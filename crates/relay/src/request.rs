@@ -43,7 +43,7 @@ const READ_BYTES: usize = 256 << 10;
 /// of the usual size.
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
-/// What it can do that not every relay can.
+/// Features that not every relay has.
 const FEATURES: [&str; 8] = [
     wire::FORWARD,
     wire::FOLLOW,
@@ -58,27 +58,27 @@ const FEATURES: [&str; 8] = [
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What answering needs.
+/// State needed to answer.
 pub(crate) struct Service {
-    /// Where everything it keeps is.
+    /// Directory of everything it keeps.
     pub(crate) dir: PathBuf,
     pub(crate) name: String,
     pub(crate) instance: String,
-    /// When it is lent, by this machine's clock; always where nothing is said.
+    /// Hours in which it is lent, by this machine's clock; `None` for always.
     pub(crate) hours: Option<String>,
-    /// Where the load of the machine is read.
+    /// File with the load of the machine.
     pub(crate) load_from: PathBuf,
     pub(crate) secret: [u8; 32],
     pub(crate) store: Arc<Store>,
-    /// Where the bytes lie, if not here.
+    /// Store of the bytes, if not here.
     pub(crate) backing: Option<Backing>,
     pub(crate) rate: Arc<RateLimit>,
     pub(crate) files: Arc<Files>,
-    /// What is sent on to other relays.
+    /// Transfers to other relays.
     pub(crate) forwards: Forwards,
-    /// What is taken from them.
+    /// Fetches from other relays.
     pub(crate) gathers: Gathers,
-    /// What is coded for others.
+    /// Coding for others.
     pub(crate) scatters: Scatters,
     /// Paths to other relays that are measured.
     pub(crate) measures: Measures,
@@ -186,7 +186,7 @@ impl Service {
         }
     }
 
-    /// How it is.
+    /// Returns the status of the relay.
     pub(crate) fn status(&self) -> StatusBody {
         let usage = self.store.usage();
         StatusBody {
@@ -343,7 +343,7 @@ fn connections(free: &Semaphore) -> u32 {
     u32::try_from(busy).unwrap_or(u32::MAX)
 }
 
-/// What a request needs a token for.
+/// Returns the scope and target for which a request needs a token.
 fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<DatasetId>), Refusal> {
     Ok(match (method, target) {
         (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
@@ -414,7 +414,7 @@ pub(crate) fn authorize(
     })
 }
 
-/// What a request shows.
+/// Returns the token that a request shows.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     posthaste_endpoint::bearer_token(value)

@@ -1,10 +1,10 @@
-//! Codes a chunk that comes whole, keeps one fragment and sends the others on to other relays, when somebody
-//! who may write to all of them asks for it.
+//! Codes a chunk that comes whole, keeps one fragment and sends the others on to other relays, when
+//! somebody who may write to all of them asks for it.
 //!
-//! The chunk counts only once its digest was checked, and each fragment goes on only if it has the digest that
-//! the order says, which whoever asked has from coding it too or from whom it trusts. How each fragment ended is
-//! told as it ends. The chunk is in memory, and nothing is kept of it but the one fragment; when whoever asked
-//! leaves, all that is under way ends.
+//! The chunk counts only once its digest was checked, and each fragment goes on only if it has the
+//! digest that the order says, which whoever asked has from coding it too or from whom it trusts.
+//! How each fragment ended is told as it ends. The chunk is in memory, and nothing is kept of it
+//! but the one fragment; when whoever asked leaves, all that is under way ends.
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ use crate::{
 
 /// Memory of all chunks being coded, in mebibytes: two of the largest, with as much parity as data.
 const MEMORY_MEBI: u32 = 1024;
-/// How often whoever asked is told that it goes on.
+/// Interval of signs to the client that the work goes on.
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything that is coded for others.
@@ -57,7 +57,7 @@ struct Order {
     pieces: Vec<Piece>,
 }
 
-/// What becomes of one fragment: who else gets it, or it is kept here.
+/// Plan for one fragment: another relay gets it, or it is kept here.
 struct Piece {
     fragment: FragmentIndex,
     digest: Digest,
@@ -167,7 +167,7 @@ fn digest_of(bytes: &[u8]) -> Digest {
     Digest::new(*blake3::hash(bytes).as_bytes())
 }
 
-/// What is under way of an order, fragment by fragment.
+/// Starts the work of an order, fragment by fragment.
 fn endings(store: &Arc<Store>, order: &Order, fragments: &[Bytes]) -> FuturesUnordered<Ending> {
     let ending = |piece: &Piece| -> Ending {
         let bytes = fragments.get(usize::from(piece.fragment.get()));

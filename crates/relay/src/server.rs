@@ -54,7 +54,7 @@ const BACKLOG: u32 = 1024;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection on which no request begins, or no request's head ends, for this long is closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often datasets are looked at for their expiry.
+/// Interval of checks for expired datasets.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Requests under way at the end get this long to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -143,13 +143,13 @@ impl Relay {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Where it is reached from this machine, and its key.
+    /// Returns the address at which this machine reaches it, and its key.
     #[must_use]
     pub fn address(&self) -> RelayAddress {
         RelayAddress {
@@ -170,7 +170,7 @@ impl Relay {
         &self.identity.secret_file
     }
 
-    /// Where everything it keeps is.
+    /// Returns the directory of everything it keeps.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -179,7 +179,8 @@ impl Relay {
     /// Serves until `shutdown`, then lets requests under way finish for 5 s.
     ///
     /// # Errors
-    /// That the invitation it was started with is of no use. Else a relay that runs goes on whatever clients do.
+    /// The invitation with which it was started is of no use. Otherwise a running relay goes on
+    /// whatever clients do.
     pub fn run(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
@@ -246,7 +247,8 @@ impl Relay {
     }
 }
 
-/// Makes or opens all that lies in a relay's directory, and makes sure that it and the bucket belong together.
+/// Makes or opens all that lies in a relay's directory, and makes sure that it and the bucket
+/// belong together.
 async fn open_all(
     dir: &Path,
     bucket: Option<&Bucket>,
@@ -305,7 +307,7 @@ pub(crate) fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Resul
 
 pub(crate) type Stream = TokioIo<tokio_rustls::server::TlsStream<Counted<Line>>>;
 
-/// Where clients come in.
+/// Entrance for clients.
 #[derive(Clone)]
 pub(crate) struct Door {
     tls: TlsAcceptor,
@@ -338,8 +340,8 @@ pub(crate) fn http() -> http1::Builder {
     http
 }
 
-/// The place of a client among those that are served. It is taken once the client asks for something, and kept from then on by
-/// whoever shows a good token.
+/// The place of a client among those that are served. It is taken once the client asks for
+/// something, and kept from then on by whoever shows a good token.
 #[derive(Clone)]
 pub(crate) struct Place {
     guest: Guest,
@@ -356,7 +358,8 @@ impl Place {
         }
     }
 
-    /// Answers a request once one more client may be served. Who shows no good token begins anew, behind others.
+    /// Answers a request once one more client may be served. Who shows no good token begins anew,
+    /// behind others.
     pub(crate) async fn answer<B>(
         &self,
         answer: impl Future<Output = Response<B>>,
@@ -396,7 +399,7 @@ async fn serve(
     let _ = connection.await;
 }
 
-/// As [`serve`], files alone, for who ends by dropping it.
+/// Serves files alone, otherwise like [`serve`], for a caller that ends it by dropping it.
 pub(crate) async fn serve_files(stream: TcpStream, place: Place, door: Door, files: Arc<Files>) {
     let Some(stream) = door.greet(stream).await else {
         return;

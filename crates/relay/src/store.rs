@@ -1,4 +1,4 @@
-//! What a relay holds: an index in memory, one file for each object on disk.
+//! Content of a relay: an index in memory, one file for each object on disk.
 //!
 //! `datasets/ID/GROUP/CHUNK.FRAGMENT.DIGEST`, `datasets/ID/manifest.DIGEST` and
 //! `datasets/ID/expires`. A name tells all there is to know of a file, so that a start needs no
@@ -52,7 +52,7 @@ pub(crate) struct Refusal {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
     pub(crate) hint: Option<&'static str>,
-    /// Of space that is refused: what would be granted.
+    /// Bytes that would be granted, if a request for space is refused.
     pub(crate) most_bytes: Option<u64>,
 }
 
@@ -127,9 +127,9 @@ pub(crate) struct Store {
     /// Read: an object gets its final name. Write: a dataset is removed. So no object is counted
     /// whose directory is being taken away.
     removal: RwLock<()>,
-    /// One `expires` file is written at a time.
+    /// Lock under which one `expires` file is written at a time.
     expiry: Mutex<()>,
-    /// What is reserved is changed by one at a time.
+    /// Reservations on disk, changed by one caller at a time.
     spaces: Mutex<KeptFile>,
     age: Age,
     unfinished: AtomicU64,
@@ -203,12 +203,12 @@ impl Store {
         self.index().room.change_files(had, wanted, now_s)
     }
 
-    /// Whether anything is known of the dataset.
+    /// Returns whether anything is known of the dataset.
     pub(crate) fn knows(&self, dataset: &DatasetId) -> bool {
         self.index().datasets.contains_key(dataset)
     }
 
-    /// What is stored of the dataset under this name.
+    /// Returns what is stored of the dataset under this name.
     pub(crate) fn find(&self, dataset: &DatasetId, object: Object) -> Option<Stored> {
         self.index()
             .datasets
@@ -238,7 +238,8 @@ impl Store {
         }
     }
 
-    /// Makes sure that the dataset, where known, is kept until `expires_s`, if there is room for so long. Blocking.
+    /// Makes sure that the dataset, where known, is kept until `expires_s`, if there is room for so
+    /// long. Blocking.
     pub(crate) fn extend(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
         let now_s = clock::unix_s();
         self.index().room.begin(dataset, 0, expires_s, now_s)?;
@@ -247,7 +248,8 @@ impl Store {
         kept
     }
 
-    /// The same of what has its room for so long. Blocking.
+    /// Makes sure that the dataset is kept until `expires_s`; its room for so long is secured
+    /// already. Blocking.
     pub(crate) fn keep(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
         let _one = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self
@@ -313,7 +315,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what is stored under a name unless it has this digest. What an object store has of it goes with its dataset. Blocking.
+    /// Removes what is stored under a name unless it has this digest. What an object store has of
+    /// it goes with its dataset. Blocking.
     pub(crate) fn remove_unless(
         &self,
         dataset: &DatasetId,
@@ -358,12 +361,13 @@ impl Store {
             .try_for_each(|dataset| self.remove_if(dataset, is_expired))
     }
 
-    /// Where it is kept what the bytes of which are to be removed elsewhere.
+    /// Returns the directory of records of datasets whose bytes are to be removed elsewhere.
     pub(crate) fn doomed_dir(&self) -> PathBuf {
         self.dir.join("doomed")
     }
 
-    /// Makes sure that what was made in a directory is there after a loss of power, where that is wanted. Blocking.
+    /// Makes sure that what was made in a directory is there after a loss of power, where that is
+    /// wanted. Blocking.
     pub(crate) fn flush_dir(&self, directory: &Path) -> io::Result<()> {
         match self.flush {
             true => layout::flush_directory(directory),

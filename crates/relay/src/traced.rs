@@ -1,4 +1,5 @@
-//! What is seen of a call from outside: a span of the trace that its caller named, and a line for whoever asked for such.
+//! Trace of a call from outside: a span of the trace that its caller named, and a line for anybody
+//! who asked for such.
 
 use http::{Method, Request, StatusCode, header};
 use posthaste_trace::{HEADER, TARGET, fail, follow};

@@ -1,5 +1,6 @@
-//! Names at the destination that two things copied would both get: of two sources, or of one whose names the destination takes for
-//! one. One replaces the other there, so that the second is left out.
+//! Names at the destination that two things copied would both get: of two sources, or of one whose
+//! names the destination takes for one. One replaces the other there, so that the second is left
+//! out.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -15,8 +16,8 @@ use tokio::sync::OnceCell;
 
 use super::{Placed, folding::Folding, lane::Shared};
 
-/// Names given before it is learnt which are one at the destination: that takes a file that is made there, so it waits until there are
-/// more, or two that may be one.
+/// Names given before it is learnt which are one at the destination: that takes a file that is made
+/// there, so it waits until there are more, or two that may be one.
 const EARLY_MAX: usize = 1 << 16;
 
 /// Names already given, recorded only if a copy needs them, because each takes 16 bytes.
@@ -34,8 +35,8 @@ pub(super) struct Claims {
     state: RandomState,
 }
 
-/// Names that have been given. A directory below the destination may take others for one than its top: it has its own, for as long as
-/// something goes into it.
+/// Names that have been given. A directory below the destination may take others for one than its
+/// top: it has its own, for as long as something goes into it.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     names: Mutex<Names>,
@@ -141,7 +142,8 @@ impl Given {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives `name`. If another may be the same, learns that in the first of these directories that can tell.
+    /// Gives `name`. If another may be the same, learns that in the first of these directories that
+    /// can tell.
     async fn give(
         &self,
         shared: &Shared,
@@ -181,7 +183,8 @@ impl Claims {
         let overlap = placed.len() > 1 && (is_twice || has_content);
         let alone = placed.len() == 1 && placed[0].entry.kind != Kind::Directory;
         let can = shared.destination.endpoint.capabilities();
-        // Stores of objects know exact names, but for those that keep them as files. What can't be removed is not made to learn it.
+        // Stores of objects know exact names, but for those that keep them as files. What can't be
+        // removed is not made to learn it.
         let may_fold = can.directories || can.removes;
         let may_fold = may_fold && !alone && !shared.options.dry_run;
         self.may_fold.store(may_fold, Relaxed);
@@ -224,8 +227,9 @@ impl Claims {
         Arc::clone(directories.entry(to.to_vec()).or_insert_with(new))
     }
 
-    /// Gives the name `to` at the destination to one thing of this kind; `above` has the names of its directory, which is there. A
-    /// listing that calls one name a link and a directory would have files written to wherever the link leads.
+    /// Gives the name `to` at the destination to one thing of this kind; `above` has the names of
+    /// its directory, which is there. A listing that calls one name a link and a directory would
+    /// have files written to wherever the link leads.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] where it has been given to another.

@@ -1,5 +1,5 @@
-//! Which names a file system takes for one: those that differ in case (APFS, NTFS, exFAT, SMB), in how accents are written (APFS, ZFS)
-//! or in the dots and spaces at their end (Windows).
+//! Which names a file system takes for one: those that differ in case (APFS, NTFS, exFAT, SMB), in
+//! how accents are written (APFS, ZFS) or in the dots and spaces at their end (Windows).
 
 use std::{
     borrow::Cow,
@@ -37,8 +37,9 @@ impl Folding {
         ends: true,
     };
 
-    /// Learns it by an empty file that is made in `directory` and removed; `None` where no file can be made. Of a store of objects, most
-    /// of which know exact names, what can't be learnt counts as none: its keys may write and not look.
+    /// Learns it by an empty file that is made in `directory` and removed; `None` where no file can
+    /// be made. Of a store of objects, most of which know exact names, what can't be learnt counts
+    /// as none: its keys may write and not look.
     pub(super) async fn learn(shared: &Shared, directory: &[u8]) -> Option<Self> {
         let endpoint = &*shared.destination.endpoint;
         let is_store = !endpoint.capabilities().directories;
@@ -123,11 +124,13 @@ impl Folding {
         }
         let mut folded = String::from_utf8_lossy(path).into_owned();
         if self.case {
-            // By way of upper case: some letters become several there, and some have no single capital.
+            // By way of upper case: some letters become several there, and some have no single
+            // capital.
             folded = folded.to_lowercase().to_uppercase().to_lowercase();
         }
         if self.accents {
-            // Wider than most do: ligatures count as their letters, and what is not seen as nothing.
+            // Wider than most do: ligatures count as their letters, and what is not seen as
+            // nothing.
             folded = folded.nfkd().filter(|letter| !is_unseen(*letter)).collect();
         }
         if self.case && self.accents {
@@ -154,8 +157,8 @@ impl Folding {
     }
 }
 
-/// Which of these paths are one with one before them: the place of each in the list, and of the first that has its name. What is one is
-/// learnt where any may be.
+/// Which of these paths are one with one before them: the place of each in the list, and of the
+/// first that has its name. What is one is learnt where any may be.
 pub(crate) fn clashes<'a>(
     paths: impl Iterator<Item = &'a [u8]> + Clone,
     learn: impl FnOnce() -> Folding,
@@ -180,7 +183,8 @@ pub(crate) fn clashes<'a>(
     paths.enumerate().filter_map(clash).collect()
 }
 
-/// Returns those of these paths that are one with another wherever names are taken for one in all ways there are.
+/// Returns those of these paths that are one with another wherever names are taken for one in all
+/// ways there are.
 pub(crate) fn may_be_one<'a>(paths: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<&'a [u8]> {
     let state = RandomState::new();
     let hashed = |path: &[u8]| state.hash_one(&*Folding::WIDEST.fold(path));

@@ -1,7 +1,7 @@
 //! Others who move some of a copy's bytes, where both ends are such that they can reach them.
 //!
-//! They are asked for whole files that are not tiny and for segments of large ones. What nobody does, or nobody could do, is done
-//! here; so whoever helps is never relied upon.
+//! They are asked for whole files that are not tiny and for segments of large ones. What nobody
+//! does, or nobody could do, is done here; so whoever helps is never relied upon.
 
 use std::{ops::Range, sync::Arc};
 

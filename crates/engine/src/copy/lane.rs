@@ -49,7 +49,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Lanes between local paths that nobody asked for more than.
 const TRANSFERS_MAX: usize = 256;
 
-/// Files that a destination refuses to take from us, after which all would be refused where none has arrived.
+/// Files that a destination refuses to take from us, after which all would be refused where none
+/// has arrived.
 const DENIALS_MAX: u64 = 16;
 
 #[derive(Debug, Default)]
@@ -187,7 +188,8 @@ impl Shared {
         figures.files + figures.unchanged + figures.links > 0
     }
 
-    /// A link that the destination refuses to make: as it may keep none at all, the first is named, and all are counted.
+    /// A link that the destination refuses to make: as it may keep none at all, the first is named,
+    /// and all are counted.
     pub(super) fn refused_link(&self, error: &Error, shown: &str) {
         self.progress.failed();
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -307,7 +309,8 @@ pub(super) fn seen(
 
 /// Returns what the destination is to keep of `entry`.
 pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
-    // A weak tag may stay while bytes change. Where nothing tells versions apart, only this run knows what it copies.
+    // A weak tag may stay while bytes change. Where nothing tells versions apart, only this run
+    // knows what it copies.
     let is_weak = |version: &str| version.starts_with("W/");
     let version = entry.version.clone();
     let version = match entry.mtime {

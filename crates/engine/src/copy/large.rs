@@ -47,7 +47,8 @@ type Sums = BTreeMap<u64, (u64, Checksum)>;
 /// Index, length and checksum of a segment.
 type Sum = (u64, (u64, Checksum));
 
-/// Copies one large file. Returns its bytes and their checksum, and what the source keeps of it where that is another.
+/// Copies one large file. Returns its bytes and their checksum, and what the source keeps of it
+/// where that is another.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,

@@ -211,7 +211,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Compares what has the final name with the source, as the file system gives it and not the memory that it was written from.
+    /// Compares what has the final name with the source, as the file system gives it and not the
+    /// memory that it was written from.
     fn check(&self, to: &Place, block: &mut [u8]) -> Result<()> {
         let shown = || to.shown().to_string_lossy();
         let fail = |cause| Error::io("verify", shown(), cause).at(Locus::Destination);

@@ -89,8 +89,8 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
     Ok(())
 }
 
-/// Most bytes of a file that goes in one piece. Under a cap that is what it lets through in a second: a piece waits for all of
-/// that first, and longer nobody would see that anything moves.
+/// Most bytes of a file that goes in one piece. Under a cap that is what it lets through in a
+/// second: a piece waits for all of that first, and longer nobody would see that anything moves.
 pub(super) fn whole_max(end: &dyn Endpoint) -> u64 {
     let rate = end.limits().and_then(|limits| limits.caps().rate_max);
     let in_a_second = rate.map_or(u64::MAX, |rate| rate.volume(WHOLE_WITHIN).get());
@@ -321,7 +321,8 @@ async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result
     }
 }
 
-/// Reads back what was copied, where that was asked for, and compares it with what was read and with what its source keeps of it.
+/// Reads back what was copied, where that was asked for, and compares it with what was read and
+/// with what its source keeps of it.
 pub(super) async fn check_copy(
     shared: &Shared,
     path: &[u8],

@@ -28,8 +28,8 @@ pub(crate) fn trouble_of(error: &Error) -> Trouble {
     }
 }
 
-/// Makes a request again while trying again can help, where no copy counts the tries. The last error
-/// is the one told.
+/// Makes a request again while trying again can help, where no copy counts the tries. The last
+/// error is the one told.
 pub(crate) async fn persisted<T, F: Future<Output = Result<T>>>(
     mut request: impl FnMut() -> F,
 ) -> Result<T> {

@@ -54,8 +54,8 @@ pub struct Poured {
 }
 
 /// Copies a stream to `destination`, whose root is the file itself. What could not be opened is
-/// parked like what failed later. Where parking fails too, what was read is lost and the ending says
-/// so.
+/// parked like what failed later. Where parking fails too, what was read is lost and the ending
+/// says so.
 ///
 /// # Errors
 /// The destination could not be opened and there is no parking place either, or nothing can ever be

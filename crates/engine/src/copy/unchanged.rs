@@ -83,8 +83,8 @@ impl Shared {
             && modes.is_some_and(|(mine, theirs)| without_lent_rights(mine) != theirs)
     }
 
-    /// Learns whether the destination keeps modes where that may decide whether `there` stays: a file that is made beside it has this
-    /// mode or not.
+    /// Learns whether the destination keeps modes where that may decide whether `there` stays: a
+    /// file that is made beside it has this mode or not.
     pub(super) async fn learn_modes(&self, to: &[u8], source: &Entry, there: &Entry) {
         let endpoint = &self.destination.endpoint;
         let is_known = endpoint.unkept().modes > 0;
@@ -153,8 +153,8 @@ impl Shared {
                     mine.secs = mine.secs.clamp(first, last);
                     mine.agrees(theirs, kept_ns.max(told_ns.unwrap_or(kept_ns)))
                 }
-                // Such a store only tells when it was given the file, often in whole seconds. In the second of its last change that may
-                // have been before it.
+                // Such a store only tells when it was given the file, often in whole seconds. In
+                // the second of its last change that may have been before it.
                 (Some(mine), Some(theirs), None) => mine.secs < theirs.secs,
                 (_, None, _) | (None, _, _) => false,
             }

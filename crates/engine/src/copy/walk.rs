@@ -29,7 +29,8 @@ const BATCH_FILES: usize = 64;
 /// Bytes of one hand-over, so that large files spread over all lanes.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// Directories deep a tree may be: a symbolic link to its own parent ends here when followed where nobody tells where it leads.
+/// Directories deep a tree may be: a symbolic link to its own parent ends here when followed where
+/// nobody tells where it leads.
 const DEPTH_MAX: usize = 256;
 
 /// Directories listed at once where each costs a round trip.

@@ -16,7 +16,8 @@ const MARK_BYTES: usize = 16;
 
 type Mark = [u8; MARK_BYTES];
 
-/// Paths below the destination that this copy wrote. A path that is lost with the machine costs a comparison of bytes, and nothing else.
+/// Paths below the destination that this copy wrote. A path that is lost with the machine costs a
+/// comparison of bytes, and nothing else.
 #[derive(Debug)]
 pub struct Written {
     kept: Mutex<Kept>,
@@ -58,7 +59,8 @@ impl Written {
         kept.marks.contains(&mark(path))
     }
 
-    /// Notes that this copy wrote `path`, or found it there with the same bytes. Blocking, for as long as it takes to append a line.
+    /// Notes that this copy wrote `path`, or found it there with the same bytes. Blocking, for as
+    /// long as it takes to append a line.
     pub(super) fn note(&self, path: &[u8]) {
         let mark = mark(path);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,8 @@ use rustix::{
 
 use super::{FileKind, FileList};
 
-/// Bytes of all extended attributes of one file that are kept, their names included: what Linux keeps of one.
+/// Bytes of all extended attributes of one file that are kept, their names included: what Linux
+/// keeps of one.
 pub(super) const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
 /// An owner or a group that nobody knows.
 pub const NOBODY_KNOWS: u32 = u32::MAX;
@@ -117,8 +118,8 @@ impl Extra {
 }
 
 impl FileList {
-    /// The first file with something that is kept with a dataset alone, and what that is: another name, attributes or access lists, or
-    /// another owner than the first file's.
+    /// The first file with something that is kept with a dataset alone, and what that is: another
+    /// name, attributes or access lists, or another owner than the first file's.
     #[must_use]
     pub fn beyond_bytes(&self) -> Option<(&super::FileEntry, &str)> {
         let owned = |file: &super::FileEntry| (file.owner, file.group);

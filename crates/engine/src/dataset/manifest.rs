@@ -13,8 +13,8 @@ use crate::{
     stripe::digest_of,
 };
 
-/// First bytes of every manifest; the number is that of the format. A release that knows no files that were left out refuses a
-/// manifest with one: it would make files of what is none.
+/// First bytes of every manifest; the number is that of the format. A release that knows no files
+/// that were left out refuses a manifest with one: it would make files of what is none.
 const MAGIC: &[u8] = b"posthaste-manifest-1\n";
 /// First bytes of the manifest of an encrypted dataset, once its envelope is open.
 const MAGIC_ENCRYPTED: &[u8] = b"posthaste-manifest-2\n";

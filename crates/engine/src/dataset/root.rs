@@ -28,12 +28,13 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens the directory at `path`, which may be a link, or lie beyond some, unless `is_judged`: then it is a path of which somebody
-    /// saw where it leads, and a link on it was put there since. Blocks.
+    /// Opens the directory at `path`, which may be a link, or lie beyond some, unless `is_judged`:
+    /// then it is a path of which somebody saw where it leads, and a link on it was put there
+    /// since. Blocks.
     ///
     /// # Errors
-    /// At [`Locus::Source`]: [`ErrorKind::Invalid`] where it is no directory or one of the system's own; [`ErrorKind::Conflict`] where
-    /// a link is on a judged path; else the system's.
+    /// At [`Locus::Source`]: [`ErrorKind::Invalid`] where it is no directory or one of the system's
+    /// own; [`ErrorKind::Conflict`] where a link is on a judged path; else the system's.
     pub fn open(path: &Path, is_judged: bool) -> Result<Self> {
         let shown = || path.display().to_string();
         let refuse = |kind, cause| {

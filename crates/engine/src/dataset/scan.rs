@@ -19,10 +19,10 @@ use rustix::{
 use super::{Bound, Extra, FileEntry, FileKind, FileList, Root};
 use crate::copy::Filter;
 
-/// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the
-/// same stream. Directories and symbolic links are kept, links are never followed (but `root` may
-/// be one), hard links are files of their own that know each other; sockets, pipes and devices are listed
-/// as left out. Blocking: two system calls for each file.
+/// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the same
+/// stream. Directories and symbolic links are kept, links are never followed (but `root` may be
+/// one), hard links are files of their own that know each other; sockets, pipes and devices are
+/// listed as left out. Blocking: two system calls for each file.
 ///
 /// # Errors
 /// At [`Locus::Source`]: [`ErrorKind::NotFound`] without `root`, [`ErrorKind::Invalid`] when it is
@@ -32,7 +32,8 @@ pub fn scan(root: &Path) -> Result<FileList> {
     scan_passing(&Root::open(root, false)?, &Filter::default())
 }
 
-/// Lists what passes a filter below `root`, and the directories on the way to it. What is left out is not looked into. Else as [`scan`].
+/// Lists what passes a filter below `root`, and the directories on the way to it. What is left out
+/// is not looked into. Else as [`scan`].
 ///
 /// # Errors
 /// Errors of [`scan`].
@@ -283,7 +284,8 @@ fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
             target: target.into_os_string().into_vec(),
         })
     } else if metadata.is_file() {
-        // As whoever reads it will: a set-user-ID program and a service that acts for somebody are two users.
+        // As whoever reads it will: a set-user-ID program and a service that acts for somebody are
+        // two users.
         let may = accessat(CWD, &place.path, Access::READ_OK, AtFlags::EACCESS);
         match may {
             // Where the kernel can't tell it is seen when it is read.
@@ -303,14 +305,15 @@ pub fn changed_ns(metadata: &Metadata) -> i64 {
     seconds.saturating_add(metadata.ctime_nsec())
 }
 
-/// A change of a file has other times than the one before it once a file system's clock has moved on: by so much where it keeps nanoseconds,
-/// and by so much where it keeps seconds, of which some know every other.
+/// A change of a file has other times than the one before it once a file system's clock has moved
+/// on: by so much where it keeps nanoseconds, and by so much where it keeps seconds, of which some
+/// know every other.
 const FINE_STEP_NS: i64 = 20_000_000;
 const COARSE_STEP_NS: i64 = 2_000_000_000;
 
 impl FileList {
-    /// From when on, in nanoseconds since 1970 by the clock of the file system, a change of any of its files shows in its times. Before, it may
-    /// get the times that are listed.
+    /// From when on, in nanoseconds since 1970 by the clock of the file system, a change of any of
+    /// its files shows in its times. Before, it may get the times that are listed.
     #[must_use]
     pub fn settled_ns(&self) -> i64 {
         let regular = self.files.iter();

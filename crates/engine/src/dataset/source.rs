@@ -23,7 +23,8 @@ pub struct SourceReader {
     root: PathBuf,
     list: Arc<FileList>,
     chunk_size: Bytes,
-    /// Files that are not as they were listed; none of what is at fault with those that were left out.
+    /// Files that are not as they were listed; none of what is at fault with those that were left
+    /// out.
     at_fault: Arc<Mutex<BTreeMap<usize, Option<FileFault>>>>,
 }
 
@@ -107,8 +108,8 @@ impl SourceReader {
         &self.list
     }
 
-    /// Replaces what is in `buffer` by chunk `chunk`, with zeros for files that were left out. Blocking. What is at fault with each
-    /// file of it, [`Self::faults`] tells then.
+    /// Replaces what is in `buffer` by chunk `chunk`, with zeros for files that were left out.
+    /// Blocking. What is at fault with each file of it, [`Self::faults`] tells then.
     ///
     /// # Errors
     /// At [`Locus::Source`], with the file's path: [`ErrorKind::Changed`] when its size, mtime or

@@ -1,6 +1,6 @@
-//! The age format (`age-encryption.org/v1`, <https://c2sp.org/age>), as much of it as wraps a key for
-//! recipients: X25519 stanzas, and a payload of one piece. What is wrapped here, the `age` command
-//! opens, and the reverse.
+//! The age format (`age-encryption.org/v1`, <https://c2sp.org/age>), as much of it as wraps a key
+//! for recipients: X25519 stanzas, and a payload of one piece. What is wrapped here, the `age`
+//! command opens, and the reverse.
 
 mod header;
 mod keys;

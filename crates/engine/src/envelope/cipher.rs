@@ -1,11 +1,11 @@
 //! Encryption of the chunks and the manifest of one dataset: AES-256-GCM under a key of their own.
 //!
-//! A text's key follows from the dataset's key, from what the text is (chunk number or manifest) and
-//! from a keyed digest of the text itself. So a key meets one text alone, and its nonce may be
+//! A text's key follows from the dataset's key, from what the text is (chunk number or manifest)
+//! and from a keyed digest of the text itself. So a key meets one text alone, and its nonce may be
 //! constant: when a source changes unnoticed between two encodings, the key changes with it, and a
 //! nonce is never used for two texts. The same chunk encoded again, after a crash or for a repair,
-//! gives the same bytes, which is what lets a restart go on. What this shows to depots is nothing but
-//! sizes: equal chunks have different numbers, and so different keys.
+//! gives the same bytes, which is what lets a restart go on. What this shows to depots is nothing
+//! but sizes: equal chunks have different numbers, and so different keys.
 
 use std::fmt;
 

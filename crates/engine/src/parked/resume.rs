@@ -67,8 +67,8 @@ pub async fn resume(
     Ok(resumed)
 }
 
-/// Removes everything of the parked stream `id`, and the unfinished copy at `destination`, whose root
-/// is the file itself. `destination` is an error where it could not be opened. With `force`, a
+/// Removes everything of the parked stream `id`, and the unfinished copy at `destination`, whose
+/// root is the file itself. `destination` is an error where it could not be opened. With `force`, a
 /// stream that may still be running too.
 ///
 /// # Errors

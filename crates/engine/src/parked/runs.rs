@@ -10,8 +10,8 @@ use posthaste_endpoint::Checksum;
 pub struct Runs(BTreeMap<u64, (u64, Checksum)>);
 
 impl Runs {
-    /// Adds a range. What overlaps a range that is there, or is empty, is not taken: says whether it
-    /// was.
+    /// Adds a range. What overlaps a range that is there, or is empty, is not taken: says whether
+    /// it was.
     pub fn add(&mut self, range: Range<u64>, sum: Checksum) -> bool {
         if range.is_empty() || self.overlaps(&range) {
             return false;

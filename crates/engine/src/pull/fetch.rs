@@ -1,8 +1,9 @@
-//! Fetches enough fragments of a chunk, or the chunk itself, from whoever will have them here first.
+//! Fetches enough fragments of a chunk, or the chunk itself, from whoever will have them here
+//! first.
 //!
-//! Fragments from several depots and the whole chunk from one that holds it (the source above all) are two
-//! ways to the same bytes. The one that is predicted to be faster is taken; when it fails or takes much longer, the
-//! other is taken beside it, and the first to end wins.
+//! Fragments from several depots and the whole chunk from one that holds it (the source above all)
+//! are two ways to the same bytes. The one that is predicted to be faster is taken; when it fails
+//! or takes much longer, the other is taken beside it, and the first to end wins.
 
 mod race;
 
@@ -108,7 +109,8 @@ impl Fetcher {
         self.corrupt.load(Ordering::Relaxed)
     }
 
-    /// Fetches k fragments of the chunk, or the chunk itself from who holds it whole: what is here first.
+    /// Fetches k fragments of the chunk, or the chunk itself from who holds it whole: what is here
+    /// first.
     pub(super) async fn fetch(&self, chunk: u32) -> Result<Fetched> {
         let size = self.manifest.stored_bytes(chunk);
         let mut search = Search {
@@ -155,7 +157,8 @@ impl Fetcher {
         }
     }
 
-    /// Asks all holders what they hold by now, unless that was just done. Whether anybody holds more.
+    /// Asks all holders what they hold by now, unless that was just done. Whether anybody holds
+    /// more.
     pub(super) async fn look_again(&self) -> bool {
         let mut looked = self.looked.lock().await;
         let (at, took) = *looked;

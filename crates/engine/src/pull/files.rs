@@ -1,5 +1,5 @@
-//! A dataset on depots, read as any other endpoint is: chunks come from whoever would have them here first, are rebuilt
-//! where they must be and verified, and files are cut out of them.
+//! A dataset on depots, read as any other endpoint is: chunks come from whoever would have them
+//! here first, are rebuilt where they must be and verified, and files are cut out of them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,7 +18,8 @@ use tokio::{sync::OnceCell, task::spawn_blocking};
 use super::{Ticket, fetch::Fetcher};
 use crate::dataset::{FileEntry, FileKind, Manifest};
 
-/// Memory for chunks that were read last, in bytes: small files that lie beside each other in a chunk are read from one.
+/// Memory for chunks that were read last, in bytes: small files that lie beside each other in a
+/// chunk are read from one.
 const MEMORY_BYTES: u64 = 128 << 20;
 /// Chunks kept at least: so many files may be read at once without fetching any chunk twice.
 const CHUNKS_MIN: u64 = 4;

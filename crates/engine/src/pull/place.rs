@@ -62,7 +62,8 @@ pub(super) struct Destination {
     is_fresh: bool,
     /// Existing files under a dataset's names are replaced.
     overwrite: bool,
-    /// For each file of the list, chunks that are not in place yet; [`LEFT_OUT`] once it was left out.
+    /// For each file of the list, chunks that are not in place yet; [`LEFT_OUT`] once it was left
+    /// out.
     missing: Vec<AtomicU32>,
     files_done: AtomicUsize,
     unkept: Mutex<Unkept>,

@@ -118,7 +118,8 @@ fn verify(destination: &Destination, places: &mut [Place]) -> Result<ChunkSet> {
                     return false;
                 };
                 let read = read_at(&file, bytes, extent.file_offset);
-                // That a write failed may be told to whoever closes the file next, and to nobody after.
+                // That a write failed may be told to whoever closes the file next, and to nobody
+                // after.
                 let is_lost = close(file).is_err();
                 lost.extend(is_lost.then_some(extent.file));
                 read && !is_lost

@@ -1,4 +1,4 @@
-//! What a relay answers that keeps its bytes in an object store.
+//! Answers of a relay that keeps its bytes in an object store.
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};

@@ -1,7 +1,7 @@
 //! Removes from the store what datasets had there that are gone here.
 //!
-//! A file in `doomed/` for each, made before anything else of a removal: so what a relay did not come to is done by the
-//! next one.
+//! A file in `doomed/` for each, made before anything else of a removal: so what a relay did not
+//! come to is done by the next one.
 
 use std::{
     fs, io,
@@ -30,18 +30,20 @@ const REMOVALS_MAX: usize = 16;
 
 /// Datasets that are looked after a second time.
 const LATE_MAX: usize = 10_000;
-/// A pass is good for a quarter of an hour, and an object that has begun by then takes less than this.
+/// A pass is good for a quarter of an hour, and an object that has begun by then takes less than
+/// this.
 const STRAGGLES: Duration = Duration::from_secs(75 * 60);
 
-/// What cleans.
+/// Cleaner of the bucket.
 pub(crate) struct Cleaner {
     bucket: Arc<dyn Endpoint>,
     store: Arc<Store>,
     one: Mutex<()>,
     wanted: Notify,
-    /// Whether something may be left of a relay that was killed.
+    /// A killed relay may have left something.
     has_leftovers: AtomicBool,
-    /// Datasets of which something was on its way when they went, and until when it may still arrive.
+    /// Datasets of which something was on its way when they went, and until when it may still
+    /// arrive.
     late: std::sync::Mutex<Vec<(DatasetId, Instant)>>,
 }
 
@@ -57,8 +59,8 @@ impl Cleaner {
         }
     }
 
-    /// Dooms a dataset, whether anything of it is known here or not: an upload that broke off leaves objects that
-    /// nobody counts.
+    /// Dooms a dataset, whether anything of it is known here or not: an upload that broke off
+    /// leaves objects that nobody counts.
     pub(crate) async fn doom(&self, dataset: DatasetId) -> Result<(), Refusal> {
         let store = Arc::clone(&self.store);
         blocking(move || {
@@ -70,7 +72,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Dooms a dataset once more when nothing of it can still arrive that was let through before it went.
+    /// Dooms a dataset once more when nothing of it can still arrive that was let through before it
+    /// went.
     pub(crate) fn doom_again(&self, dataset: DatasetId) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         if late.len() < LATE_MAX {
@@ -160,7 +163,7 @@ impl Store {
         self.flush_dir(&directory)
     }
 
-    /// Whether what the store had of a dataset is still being removed. Blocking.
+    /// Returns whether the store's content of a dataset is still being removed. Blocking.
     pub(crate) fn is_doomed(&self, dataset: &DatasetId) -> bool {
         self.doomed_dir().join(dataset.to_string()).exists()
     }

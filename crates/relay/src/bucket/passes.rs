@@ -35,7 +35,7 @@ const PROBES_MAX: usize = 2;
 /// A probe takes less.
 const PROBE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where an object on its way belongs.
+/// Dataset and object to which an upload belongs.
 type Name = (DatasetId, Object);
 
 struct UnderWay {
@@ -44,7 +44,7 @@ struct UnderWay {
     until: Instant,
 }
 
-/// What passes were handed out for.
+/// Presigned URLs handed out, by what they are for.
 pub(crate) struct Passes {
     bucket: Bucket,
     store: Arc<Store>,
@@ -162,7 +162,7 @@ impl Passes {
         }
     }
 
-    /// What the store will check it by; none where that was not said.
+    /// Returns the checksum by which the store will verify it; `None` if the request names none.
     fn sum(&self, asked: &PassBody) -> Result<Option<BodySum>, Refusal> {
         let sum = match self.bucket.checks {
             Checks::Crc64 => Checksum::from_base64(&asked.crc64nvme).map(BodySum::Crc64),
@@ -261,7 +261,8 @@ fn sending(pass: Pass) -> PassAnswer {
     }
 }
 
-/// What the store does not do for us. Its address may be private, and is not told.
+/// Returns the refusal for what the store does not do for the relay. The store's address may be
+/// private and is not reported.
 pub(super) fn refusal_of(error: &posthaste_endpoint::Error) -> Refusal {
     tracing::warn!("{error}");
     #[expect(

@@ -114,7 +114,7 @@ impl<'a> Sending<'a> {
         })
     }
 
-    /// As many bytes as were promised, whatever happens to the file.
+    /// Sends as many bytes as were promised, whatever happens to the file.
     fn content(&mut self, source: &SourceFile, size: u64) -> Result<Option<Error>, Gone> {
         let (mut offset, mut failed) = (0, None);
         while offset < size {
@@ -137,7 +137,7 @@ impl<'a> Sending<'a> {
 /// Stores the files in `pieces`, which were checked to be what was sent. Blocking.
 ///
 /// # Errors
-/// When they are not `count` files.
+/// The body does not hold `count` files.
 pub(super) fn store(
     ground: &Ground,
     space: &Space,

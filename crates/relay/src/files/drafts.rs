@@ -32,7 +32,7 @@ const SEGMENTS_MAX: u64 = 1_000_000;
 /// Segments from here on cost too much to keep a record of.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
-/// Who finishes a file ahead of its last segments waits so long for each of them.
+/// Wait for each of the last segments, for a client that finishes a file ahead of them.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// An unfinished file.
@@ -189,7 +189,8 @@ impl Drafts {
         Ok(())
     }
 
-    /// Gives the file its name once all segments are there, and tells what of it is not kept. Blocking.
+    /// Gives the file its name once all segments are there, and tells what of it is not kept.
+    /// Blocking.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] when they don't have the checksum they should have together; the
@@ -198,10 +199,10 @@ impl Drafts {
         self.publish(&finish.file, finish.file.spec.size, finish.whole, flush)
     }
 
-    /// The same for a file of unknown length, which turned out to be so long. Blocking.
+    /// Finishes a file of unknown length, whose length the request gives. Blocking.
     ///
     /// # Errors
-    /// As [`Drafts::finish`]; [`ErrorKind::Invalid`] for a file of known length.
+    /// Errors of [`Drafts::finish`]; [`ErrorKind::Invalid`] for a file of known length.
     pub(super) fn finish_open(&self, finish: &FinishOpen, flush: bool) -> Result<Unkept> {
         if !is_open_ended(&finish.file) {
             return Err(known_length());
@@ -268,12 +269,12 @@ fn close_oldest(table: &mut Table) {
     }
 }
 
-/// Whether nobody knew the file's length when it was begun: a file of no bytes is a small one.
+/// Returns whether nobody knew the file's length at its start: a file of no bytes is a small one.
 pub(super) fn is_open_ended(file: &Create) -> bool {
     file.spec.size == 0
 }
 
-/// What is said of a request for files of unknown length that names another.
+/// Returns the error for a request about files of unknown length that names one of known length.
 pub(super) fn known_length() -> Error {
     Error::new(ErrorKind::Invalid, "write", "").cause("its length was known when it was begun")
 }

@@ -1,7 +1,8 @@
 //! The files that are served: all this user may reach, or one folder that nothing leads out of.
 //!
-//! In a folder that is lent, paths come from strangers, and so do the symbolic links on the way. What a copy writes below its
-//! destination goes through no link at all: the names may come from a stranger's store.
+//! In a folder that is lent, paths come from strangers, and so do the symbolic links on the way.
+//! What a copy writes below its destination goes through no link at all: the names may come from a
+//! stranger's store.
 
 use std::{
     ffi::OsStr,
@@ -35,11 +36,11 @@ const COMPONENTS_MAX: usize = 2048;
 /// Copies that one process serves: both ends of one, with room for more.
 const ROOTS_MAX: usize = 16;
 
-/// How paths are resolved.
+/// Rule by which paths are resolved.
 #[derive(Debug)]
 enum Reach {
-    /// As the user could: absolute, or relative to where the process was started. What is written below the root of the copy goes
-    /// through no link, once that root is there.
+    /// Paths as the user could name them: absolute, or relative to where the process was started.
+    /// Below the root of the copy no write goes through a link, once that root is there.
     User(RwLock<Vec<Arc<CopyRoot>>>),
     /// Beneath this directory.
     Lent(Beneath),
@@ -53,7 +54,7 @@ pub(crate) struct Ground {
     follows: AtomicBool,
 }
 
-/// What is copied to, or from.
+/// Root of a copy, as its source or its destination.
 #[derive(Debug)]
 struct CopyRoot {
     path: Vec<u8>,
@@ -106,7 +107,7 @@ impl Ground {
         }
     }
 
-    /// What is beneath `dir`, which is made if it isn't there. Blocking.
+    /// Opens the ground beneath `dir`, which is made if it isn't there. Blocking.
     ///
     /// # Errors
     /// The system's.
@@ -129,7 +130,7 @@ impl Ground {
         })
     }
 
-    /// Whether paths are resolved beneath a directory.
+    /// Returns whether paths are resolved beneath a directory.
     pub(crate) fn is_lent(&self) -> bool {
         matches!(self.reach, Reach::Lent(_))
     }
@@ -149,7 +150,8 @@ impl Ground {
         self.follows.store(true, Relaxed);
     }
 
-    /// Whether a file that is read may be a link: what is lent is followed within its bounds, and so is what a copy is of.
+    /// Returns whether a file that is read may be a link. A lent folder follows links within its
+    /// bounds, and so does the root of a copy.
     pub(crate) fn may_be_link(&self, path: &[u8]) -> bool {
         match &self.reach {
             Reach::Lent(_) => true,
@@ -160,10 +162,11 @@ impl Ground {
         }
     }
 
-    /// Where `path` leads, links followed, beneath what is lent; its end need not be there yet. Blocking.
+    /// Returns where `path` leads, links followed, beneath the lent folder; its end need not be
+    /// there yet. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`].
+    /// Errors of [`Ground::place`].
     pub(crate) fn real_path(&self, path: &[u8]) -> Result<Vec<u8>> {
         self.check(path)?;
         match &self.reach {
@@ -175,7 +178,7 @@ impl Ground {
         }
     }
 
-    /// Where `path` itself is: a final link is not followed. Blocking.
+    /// Returns the place of `path` itself: a final link is not followed. Blocking.
     ///
     /// # Errors
     /// The system's; [`ErrorKind::PermissionDenied`] when it leads out of what is lent.
@@ -187,11 +190,11 @@ impl Ground {
         }
     }
 
-    /// The same of what is to be written: no link below a copy's own directory is followed. Directories above it are made if
-    /// `make`. Blocking.
+    /// Returns the place of a path to be written: no link below a copy's own directory is followed.
+    /// Directories above it are made if `make`. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`]; [`ErrorKind::Conflict`] where a link is on the way.
+    /// Errors of [`Ground::place`]; [`ErrorKind::Conflict`] if a link is on the way.
     pub(crate) fn place_to_write(&self, path: &[u8], make: bool) -> Result<Place> {
         self.check(path)?;
         let roots = match &self.reach {
@@ -213,7 +216,7 @@ impl Ground {
     /// The directory at `path` itself, to be changed. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place_to_write`].
+    /// Errors of [`Ground::place_to_write`].
     pub(crate) fn folder_to_change(&self, path: &[u8]) -> Result<Place> {
         let Reach::User(roots) = &self.reach else {
             return self.target(path);
@@ -229,10 +232,10 @@ impl Ground {
         }
     }
 
-    /// What `path` leads to, links followed. Blocking.
+    /// Returns the place to which `path` leads, links followed. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`].
+    /// Errors of [`Ground::place`].
     pub(crate) fn target(&self, path: &[u8]) -> Result<Place> {
         self.check(path)?;
         match &self.reach {
@@ -247,7 +250,7 @@ impl Ground {
     /// Opens a directory to list it. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`].
+    /// Errors of [`Ground::place`].
     pub(crate) fn directory(&self, path: &[u8]) -> Result<OwnedFd> {
         self.check(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;

@@ -139,8 +139,8 @@ impl Inflow {
         Ok(())
     }
 
-    /// Reads and forgets what follows, so that a refusal reaches a client that is still sending.
-    /// Whether the body ended.
+    /// Reads and forgets the rest of the body, so that a refusal reaches a client that is still
+    /// sending. Returns whether the body ended.
     pub(super) async fn discard(&mut self) -> bool {
         let mut left = REFUSED_BYTES_MAX;
         while let Ok(true) = self.fill().await {

@@ -97,7 +97,8 @@ struct Pages<'a> {
     outlet: &'a Outlet,
     page: Page,
     bytes: usize,
-    /// The first name that could not be looked at or listed, told when all others were, and how many there are.
+    /// The first name that could not be looked at or listed, told when all others were, and how
+    /// many there are.
     left_out: Option<(Refusal, u64)>,
 }
 
@@ -179,7 +180,7 @@ impl Pages<'_> {
         }
     }
 
-    /// What a link leads to; `None` when it leads nowhere.
+    /// Returns the target of a link; `None` if it leads nowhere.
     fn follow(&self, path: &[u8]) -> Option<Entry> {
         let place = self.ground.target(&join(&self.list.path.0, path)).ok()?;
         posix::stat(&place.path, true).ok()?
@@ -204,7 +205,7 @@ impl Pages<'_> {
     }
 }
 
-/// What the system says of a name; `None` when it is gone.
+/// Returns the system's entry for a name; `None` if it is gone.
 fn look(directory: &Dir, name: &[u8]) -> Result<Option<Entry>> {
     let fd = directory.fd().map_err(failed)?;
     match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {

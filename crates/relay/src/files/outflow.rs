@@ -33,7 +33,7 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// Frames made ahead of the network: one waits while one is sent, so that disk and wire overlap.
 const FRAMES_AHEAD: usize = 2;
 
-/// How long work may take before its answer is begun with a sign of life.
+/// Time that work may take before its answer begins with a sign of life.
 const AT_ONCE: Duration = WAIT_EVERY;
 
 type Work = Pin<Box<dyn Future<Output = Bytes> + Send>>;
@@ -59,7 +59,7 @@ fn message<T: Record>(answer: &Result<T, Refusal>) -> Bytes {
     frame(FrameKind::Message, &wire::write_answer(answer))
 }
 
-/// What the files of a request arrived without, for those who want to hear it.
+/// Attributes that the files of a request arrived without, for clients that ask for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Noted {
     is_heard: bool,
@@ -113,7 +113,7 @@ pub(super) async fn when_done<T: Record>(
     }
 }
 
-/// Where the frames of a long answer go. Its methods block until the network wants more.
+/// Sink for the frames of a long answer. Its methods block until the network wants more.
 pub(super) struct Outlet {
     frames: mpsc::Sender<Bytes>,
 }

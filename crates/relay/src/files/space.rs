@@ -1,4 +1,4 @@
-//! What files take of the space that is lent.
+//! Space that files use of what is lent.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use rustix::fs::statvfs;
 
 use crate::store::{Store, Usage};
 
-/// Where files take their space from.
+/// Source of the space that files use.
 #[derive(Debug, Clone)]
 pub(crate) enum Space {
     /// The disk's own limits.
@@ -50,7 +50,7 @@ pub(crate) fn disk_free(near: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// What is to be said where more is lent than the disk has.
+/// Returns the warning for more space lent than the disk has.
 pub(crate) fn beyond_disk(usage: Usage, disk_free: u64) -> Option<String> {
     let to_fill = usage.capacity.saturating_sub(usage.used);
     (to_fill > disk_free).then(|| {

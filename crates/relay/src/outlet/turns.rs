@@ -10,8 +10,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// How long a turn lasts: short enough that the tenth in line has its own before it thinks that nothing
-/// moves, long enough to fill a path.
+/// Length of a turn: short enough that the tenth in line gets its own before it suspects a stall,
+/// long enough to fill a path.
 const TURN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -27,8 +27,8 @@ struct Books {
     turns: u64,
 }
 
-/// A bounded number of turns at once, in the order of asking. A turn ends by itself, so that who holds one
-/// and takes nothing stops nobody else.
+/// A bounded number of turns at once, in the order of asking. A turn ends by itself, so that who
+/// holds one and takes nothing stops nobody else.
 #[derive(Debug)]
 pub(super) struct Turns {
     slots_max: u32,

@@ -17,13 +17,13 @@ use tokio::{
     net::{UnixStream, unix::pipe},
 };
 
-/// What can be read: `sshd` gives pipes or sockets, as it was built.
+/// Readable channel: `sshd` gives pipes or sockets, as it was built.
 enum Input {
     Pipe(pipe::Receiver),
     Socket(UnixStream),
 }
 
-/// What can be written.
+/// Writable channel.
 enum Output {
     Pipe(pipe::Sender),
     Socket(UnixStream),

@@ -15,7 +15,7 @@ use tokio::{
 use super::{Refusal, Store, Stored};
 use crate::reception::blocking;
 
-/// What of an upload is on disk.
+/// Bytes of an upload on disk.
 #[derive(Debug)]
 pub(crate) struct Growth {
     file: Arc<File>,
@@ -41,7 +41,7 @@ impl Growth {
         self.wanted.notified().await;
     }
 
-    /// Whether somebody sends it on as it comes.
+    /// Returns whether another transfer follows the upload.
     pub(crate) fn is_followed(&self) -> bool {
         self.grown.receiver_count() > 0
     }
@@ -72,12 +72,12 @@ impl Growth {
     }
 }
 
-/// What was waited for.
+/// Result of waiting.
 #[derive(Debug)]
 pub(crate) enum Awaited {
-    /// It is stored.
+    /// Stored already.
     Stored(File, Stored),
-    /// It is on its way in.
+    /// Upload under way.
     Growing(Growing),
 }
 

@@ -24,7 +24,7 @@ use super::Stored;
 pub(super) const EXPIRES: &str = "expires";
 /// Digits of the digest beside it.
 const CHECK_DIGITS: usize = 16;
-/// When what nobody can tell the end of expires: with the year 9999.
+/// Expiry of what has no known end: the year 9999.
 const KEPT_S: u64 = 253_402_300_799;
 /// Chunks whose fragments share a directory, so that no directory grows without bound.
 const GROUP_CHUNKS: u32 = 4096;
@@ -78,7 +78,7 @@ pub(super) fn dataset_path(dir: &Path, dataset: &DatasetId) -> PathBuf {
     dir.join(dataset_name(dataset))
 }
 
-/// Where an object lies once it counts.
+/// Returns the path of an object once it counts.
 pub(super) fn object_path(
     dir: &Path,
     dataset: &DatasetId,
@@ -118,7 +118,7 @@ pub(super) fn scan(datasets: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// What is written down of when a dataset expires: a flipped digit of it would be another moment.
+/// Returns the text of an expiry file: a flipped digit of it must not give another moment.
 pub(super) fn write_expiry(expires_s: u64) -> String {
     let digest = blake3::hash(expires_s.to_string().as_bytes()).to_hex();
     format!("{expires_s} {}", &digest[..CHECK_DIGITS])
@@ -131,7 +131,8 @@ fn parse_expiry(text: &str) -> Option<u64> {
     is_sound.then_some(expires_s)
 }
 
-/// When a dataset expires that holds something, or nothing. What is stored is never removed for a file that tells nothing.
+/// Returns when a dataset expires, given whether it holds something. A damaged or missing file
+/// never makes stored data expire.
 fn read_expiry(file: &Path, holds_some: bool) -> io::Result<u64> {
     let read = match fs::read(file) {
         Ok(read) => read,

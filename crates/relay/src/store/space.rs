@@ -21,7 +21,7 @@ use crate::clock;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const VERSION: u64 = 1;
 
-/// Where it is kept.
+/// Describes the file that keeps the reservations.
 pub(super) fn file(dir: &Path) -> KeptFile {
     KeptFile {
         path: dir.join("spaces.json"),

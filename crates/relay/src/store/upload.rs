@@ -33,7 +33,7 @@ pub(crate) struct Upload {
     growth: Arc<Growth>,
     hasher: Box<blake3::Hasher>,
     received: u64,
-    /// Whether its space is still set aside.
+    /// Its space is still set aside.
     is_under_way: bool,
 }
 
@@ -77,7 +77,7 @@ impl Upload {
         })
     }
 
-    /// What of it is on disk, for those who follow it.
+    /// Returns the growth of the upload on disk, for those who follow it.
     pub(crate) fn growth(&self) -> Arc<Growth> {
         Arc::clone(&self.growth)
     }
@@ -233,7 +233,7 @@ impl Store {
         index.room.begin(dataset, size, expires_s, now_s)
     }
 
-    /// Whether the object is to be put in place; `false` when the same is there already.
+    /// Returns whether the object is to be put in place; `false` if an equal one is there already.
     fn begin_sealing(
         &self,
         dataset: &DatasetId,

@@ -1,5 +1,5 @@
-//! A relay that keeps its bytes in an object store, over real stores of three kinds: nothing but passes goes through it,
-//! and what counts is there.
+//! A relay that keeps its bytes in an object store, over real stores of three kinds: nothing but
+//! passes goes through it, and what counts is there.
 
 use std::{
     collections::BTreeSet, fs::Permissions, os::unix::fs::PermissionsExt, sync::Arc, time::Duration,
@@ -507,7 +507,8 @@ async fn measures_the_way(place: Place) {
     assert!(place.below("a prefix/probe").await.is_empty());
 }
 
-/// A second S3 server keeps one server's ways from being taken for S3. It takes minutes to build: the nightly run does.
+/// A second S3 server keeps one server's ways from being taken for S3. It takes minutes to build:
+/// the nightly run does.
 mod minio {
     use super::*;
 

@@ -111,7 +111,7 @@ async fn ended(mut doing: Doing) -> Result<()> {
     ended.unwrap().unwrap()
 }
 
-/// Whether it has not ended.
+/// Returns whether it has not ended.
 fn goes_on(doing: &mut Doing) -> bool {
     doing.try_join_next().is_none()
 }

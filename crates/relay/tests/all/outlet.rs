@@ -37,11 +37,11 @@ const WHOLE: FragmentIndex = FragmentIndex::WHOLE;
 struct Chunks {
     dataset: DatasetId,
     whole: Vec<(Bytes, Digest)>,
-    /// Those whose source changed.
+    /// Chunks whose source changed.
     changed: Mutex<BTreeSet<u32>>,
     is_released: AtomicBool,
     given: Mutex<Vec<u32>>,
-    /// How many it gives before it is released.
+    /// Fragments it gives before it is released.
     most: AtomicUsize,
 }
 

@@ -18,11 +18,11 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::support::raw::send_raw;
 use crate::support::running::{Running, later};
 
-/// What may have come before the first mark, and at once after a pause.
+/// Bytes that may have come before the first mark, and at once after a pause.
 const SAVED_UP_MAX: Amount = Amount::new(512 << 10);
-/// What its sender has seen enough after: some seconds of a mebibyte each.
+/// Bytes after which the sender has seen enough: some seconds of a mebibyte each.
 const ENOUGH: Amount = Amount::mebi(3);
-/// How long a rate is looked at.
+/// Span over which a rate is measured.
 const WINDOW: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +83,8 @@ async fn a_probe_ends_when_its_sender_has_seen_enough_and_shows_the_limited_rate
     assert!(best * 10 > rate * 8, "{best} of {rate}");
 }
 
-/// What a probe has sent when it waits to be let go. The relay has taken in most of it by then.
+/// Bytes that a probe has sent when it waits to be released. The relay has received most of them by
+/// then.
 const PAUSED_AFTER: Amount = Amount::mebi(8);
 
 /// More than a probe hands over at once.
@@ -150,7 +151,8 @@ async fn whoever_sends_more_than_a_probe_is_told_so() {
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
 }
 
-/// What kernels hold of a probe takes longer than a probe may: what came until then tells the rate all the same.
+/// Kernels buffer more of a probe than can arrive in its time: what came until then gives the rate
+/// all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_probe_of_a_slow_path_tells_its_rate() {
     let dir = tempfile::tempdir().unwrap();

@@ -121,7 +121,8 @@ async fn a_dead_depot_is_made_up_for_by_parity() {
         .unwrap();
     assert_same(&scene.source(), &scene.home());
     assert_eq!(report.depots_lost, 1);
-    // How many depends on how soon the depot is given up: parity that was merely faster isn't counted.
+    // How many depends on how soon the depot is given up: parity that was merely faster isn't
+    // counted.
     let chunks = scene.manifest.chunks.len() as u64;
     assert!(
         (1..=chunks).contains(&report.rebuilt_chunks),
@@ -556,7 +557,8 @@ async fn what_concerns_everything_ends_a_pull() {
     }
 }
 
-/// A file system that says once of each file larger than `bytes` that some of it was lost, when it is closed.
+/// A file system that says once of each file larger than `bytes` that some of it was lost, when it
+/// is closed.
 fn tells_once(bytes: u64) -> Habits {
     const EIO: i32 = 5;
     let told = Mutex::new(BTreeSet::new());
@@ -567,7 +569,8 @@ fn tells_once(bytes: u64) -> Habits {
     })
 }
 
-// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed first"
+// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed
+// first"
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_that_is_told_once_is_heard_whoever_closes_the_file() {
     let scene = Scene::new("2+1", |root| {
@@ -616,7 +619,8 @@ async fn nothing_is_kept_of_a_file_that_lost_some() {
     assert_same(&scene.source(), &home);
 }
 
-// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a word"
+// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a
+// word"
 #[tokio::test(flavor = "multi_thread")]
 async fn times_arrive_where_both_are_taken_or_none() {
     let scene = Scene::new("2+1", fill).await;

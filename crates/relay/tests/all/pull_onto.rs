@@ -1,4 +1,5 @@
-//! Pulls to where something is already: what others planted, and files that lost what belongs to them.
+//! Pulls to where something is already: what others planted, and files that lost what belongs to
+//! them.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! Connections to a relay that are streams of reservations, through what a gateway looks like to its client.
+//! Connections to a relay that are streams of reservations, through what a gateway looks like to
+//! its client.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! A relay codes a chunk that comes whole, keeps a fragment and sends the others on, when somebody who may write
-//! to all of them asks for it.
+//! A relay codes a chunk that comes whole, keeps a fragment and sends the others on, when somebody
+//! who may write to all of them asks for it.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -28,7 +28,7 @@ impl Scene {
         Self::with(Amount::mebi(64)).await
     }
 
-    /// What the last one has room for.
+    /// Starts the relays, the last of which has this capacity.
     async fn with(capacity: Amount) -> Self {
         let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
         let path = |n: usize| -> &Path { dirs[n].path() };
@@ -60,7 +60,7 @@ impl Scene {
         vec![taker(1), taker(2)]
     }
 
-    /// How each fragment ended.
+    /// Scatters a chunk and returns the end of each fragment.
     async fn scatter(&self, coded: &Coded) -> posthaste_endpoint::Result<BTreeMap<u8, PieceEnd>> {
         let client = self.relays[0].client();
         let mut scattering = client.scatter(&DATASET, coded, &self.to(), later()).await?;

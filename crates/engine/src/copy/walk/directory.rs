@@ -25,7 +25,7 @@ use super::{
 /// The bits of a mode that let the owner read, write and search.
 const OWNER_ALL: u32 = 0o700;
 
-/// Record that this copy made a directory.
+/// Origin of a directory: made by this copy, or there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Made {
     pub new: bool,
@@ -111,7 +111,8 @@ impl Directory {
         })
     }
 
-    /// Notes where it really lies. Fails where that is a directory that it lies in, which a followed link led back to.
+    /// Notes where it really lies. Fails where that is a directory that it lies in, which a
+    /// followed link led back to.
     pub(super) fn identify(&self, real_path: Vec<u8>) -> Result<()> {
         let mut above = self.parent.as_deref();
         while let Some(this) = above {

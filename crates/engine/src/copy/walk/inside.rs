@@ -7,7 +7,8 @@ use super::{
     directory::Directory,
 };
 
-/// Fails if the destination is the source, or lies inside it, as far as both ends tell where they lie.
+/// Fails if the destination is the source, or lies inside it, as far as both ends tell where they
+/// lie.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`]; those of asking.
@@ -39,8 +40,9 @@ fn is_inside(shown: String, cause: &'static str) -> Error {
         .at(Locus::Client)
 }
 
-/// Fails if a directory of the source is where the copy goes, by a way that [`refuse`] sees through only here: over SFTP to oneself, for
-/// instance. Of others nothing is asked but of one that is called as the destination is.
+/// Fails if a directory of the source is where the copy goes, by a way that [`refuse`] sees through
+/// only here: over SFTP to oneself, for instance. Of others nothing is asked but of one that is
+/// called as the destination is.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`].

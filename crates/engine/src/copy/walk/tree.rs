@@ -61,7 +61,7 @@ pub(super) async fn walk(
     told
 }
 
-/// Resumes a panic of the ended work here.
+/// Resumes here a panic of the ended work.
 fn settle(ended: Option<Result<(), tokio::task::JoinError>>) {
     if let Some(Err(cause)) = ended
         && cause.is_panic()

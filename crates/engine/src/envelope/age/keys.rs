@@ -102,7 +102,7 @@ impl Identity {
         Zeroizing::new(bech32::encode_upper::<Bech32>(prefix, &*self.0).unwrap_or_default())
     }
 
-    /// Returns the secret that both sides share; `None` for a point that reveals it to everybody.
+    /// Returns the secret that both sides share; `None` for a point with which everybody knows it.
     pub(super) fn agree(&self, other: &Recipient) -> Option<Zeroizing<[u8; 32]>> {
         let shared = Zeroizing::new(x25519(*self.0, other.0));
         (*shared != [0; 32]).then_some(shared)

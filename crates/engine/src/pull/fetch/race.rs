@@ -1,4 +1,5 @@
-//! Two ways to one chunk: its fragments from several depots, or the chunk itself from who holds it whole.
+//! Two ways to one chunk: its fragments from several depots, or the chunk itself from who holds it
+//! whole.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -32,7 +33,8 @@ impl Fetcher {
         }
     }
 
-    /// Takes the way that is predicted to be faster, and the other one as well when that fails or is late.
+    /// Takes the way that is predicted to be faster, and the other one as well when that fails or
+    /// is late.
     async fn run_race(&self, search: &mut Search, holder: usize, with_lost: bool) -> Result<Race> {
         let predicted = self.holders[holder].predict(search.whole_bytes);
         let of_fragments = self.predict_fragments(search, with_lost);

@@ -25,7 +25,8 @@ pub struct ExtrasUnkept {
     pub attributes: u64,
     /// Hard links, which are files of their own now.
     pub links: u64,
-    /// Files without their set-user-ID and set-group-ID bits, which nobody gives here: they would lend an owner's rights.
+    /// Files without their set-user-ID and set-group-ID bits, which nobody gives here: they would
+    /// lend an owner's rights.
     pub lent_rights: u64,
 }
 
@@ -69,7 +70,8 @@ impl Destination {
         Ok(())
     }
 
-    /// Gives what is open its owner, attributes and access lists: before its mode, which may forbid that.
+    /// Gives what is open its owner, attributes and access lists: before its mode, which may forbid
+    /// that.
     pub(super) fn give_extras(&self, open: &File, file: &FileEntry) -> Result<()> {
         if let Some((owner, group)) = owner_of(file) {
             let set = fchown(open, owner, group);
@@ -79,7 +81,8 @@ impl Destination {
         // Whatever a manifest says, none is set that means something to the system.
         for (name, value) in attributes.filter(|(name, _)| is_kept(name)) {
             let set = fsetxattr(open.as_fd(), &name[..], value, XattrFlags::empty());
-            // Some file systems have less room for attributes than others, however much they have for files.
+            // Some file systems have less room for attributes than others, however much they have
+            // for files.
             let set = match set {
                 Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => Err(Errno::NOTSUP),
                 set => set,

@@ -1,4 +1,5 @@
-//! Entries that the destination refuses: one bad name, link or file is left out and named, and the rest arrives.
+//! Entries that the destination refuses: one bad name, link or file is left out and named, and the
+//! rest arrives.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -67,7 +68,8 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// The first entry that has the name of this one, where its directory, which is there by now, takes them for one.
+    /// The first entry that has the name of this one, where its directory, which is there by now,
+    /// takes them for one.
     fn first(&mut self, index: usize, learn: impl Fn(&FileEntry) -> Folding) -> Option<usize> {
         if !self.may_be_one.contains(&index) {
             return None;
@@ -136,8 +138,9 @@ impl Destination {
         }
     }
 
-    /// Makes every directory of the list. Leaves out what would lie in one that can't be, and what has a name there that something
-    /// before it in the list has: one would replace the other. Modes and times come at the end.
+    /// Makes every directory of the list. Leaves out what would lie in one that can't be, and what
+    /// has a name there that something before it in the list has: one would replace the other.
+    /// Modes and times come at the end.
     pub(super) fn make_directories(&self) -> Result<()> {
         let mut refused: HashSet<&[u8]> = HashSet::new();
         let mut twins = Twins::of(&self.manifest.list.files);

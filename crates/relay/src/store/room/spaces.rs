@@ -1,4 +1,4 @@
-//! What is reserved for datasets: who asked for what, beside the calendar.
+//! Reservations of datasets: owner and size of each, beside the calendar.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::store::Refusal;
 /// The capacity, which is all that the calendar is about.
 const CAPACITY: &[usize] = &[0];
 
-/// One reservation.
+/// Reservation of a dataset.
 #[derive(Debug, Clone)]
 struct Space {
     number: ReservationId,
@@ -33,7 +33,7 @@ struct Space {
     grant: SpaceGrant,
 }
 
-/// What is reserved, as it is written down.
+/// Reservations as they are stored on disk.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::store) struct KeptSpaces {
@@ -65,7 +65,7 @@ impl Spaces {
         }
     }
 
-    /// As it is written down.
+    /// Returns the reservations as they are stored on disk.
     pub(in crate::store) fn kept(&self) -> KeptSpaces {
         let kept = |(dataset, space): (&DatasetId, &Space)| KeptSpace {
             dataset: *dataset,
@@ -146,8 +146,8 @@ impl Spaces {
         next.map_or(u64::MAX, seconds)
     }
 
-    /// The first moment at which one of these (from when, until when, how much) has no room beside what is reserved and
-    /// what is taken outside.
+    /// The first moment at which one of these (from when, until when, how much) has no room beside
+    /// what is reserved and what is taken outside.
     pub(super) fn lacks(&mut self, outside: Curve, wanted: &[(u64, u64, u64)]) -> Option<u64> {
         self.calendar.set_outside(CAPACITY[0], outside);
         let lacks = |(from_s, to_s, bytes): &(u64, u64, u64)| {
@@ -218,7 +218,7 @@ impl Spaces {
     }
 }
 
-/// What would be granted, if there is room.
+/// Returns the grant for a request, if there is room.
 fn grant(
     before: Option<&SpaceGrant>,
     wanted: SpaceBody,

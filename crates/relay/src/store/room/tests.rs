@@ -170,7 +170,7 @@ impl ModelDataset {
     }
 }
 
-/// The same by the words of the rule, second by second.
+/// Model of the room by the words of the rule, second by second.
 #[derive(Debug, Clone, Default)]
 struct Model {
     now_s: u64,
@@ -250,7 +250,8 @@ fn moves() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Asks for space and compares; what is refused is asked for again with as much as would be granted.
+/// Asks for space and compares; what is refused is asked for again with as much as would be
+/// granted.
 fn reserve(room: &mut Room, model: &mut Model, n: usize, wanted: SpaceBody) {
     let now_s = model.now_s;
     let answer = room.reserve(&dataset(u8::try_from(n).unwrap()), wanted, now_s);
@@ -376,7 +377,8 @@ fn carry_out(room: &mut Room, model: &mut Model, what: Move) {
 }
 
 proptest! {
-    /// Granted is what the rule allows and nothing else; never is more taken than there is; in the end all is free.
+    /// Granted is what the rule allows and nothing else; never is more taken than there is; in the
+    /// end all is free.
     #[test]
     fn room_is_given_by_the_rule(moves in proptest::collection::vec(moves(), 1..60)) {
         let mut room = Room::new(CAPACITY, 0);

@@ -33,7 +33,7 @@ pub struct Scene {
     pub relays: Vec<Option<Running>>,
 }
 
-/// What is done to a stripe before it is stored.
+/// Change of a stripe before it is stored.
 pub type Tamper = fn(&mut Stripe);
 
 impl Scene {
@@ -175,7 +175,7 @@ pub fn delivered(manifest: &Manifest, key: Option<&DatasetKey>) -> Manifest {
     Manifest::open(&envelope, &[identity]).unwrap()
 }
 
-/// What a path is, byte for byte: mode, mtime and content, target or nothing.
+/// Facts of a path, byte for byte: mode, mtime and content, target or nothing.
 pub type Facts = (u32, i64, i64, Vec<u8>);
 
 pub fn tree(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
