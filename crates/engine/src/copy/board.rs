@@ -15,22 +15,22 @@ use tokio::sync::Notify;
 
 use super::walk::Work;
 
-/// Files waiting at once: enough to know what lies ahead and to part it into classes, few enough
-/// that a tree of any size costs little memory (about 300 bytes each).
+/// Maximum of waiting files: enough to know what lies ahead and to divide it into classes, few
+/// enough that a tree of any size costs little memory (about 300 bytes each).
 const WAITING_MAX: u64 = 20_000;
 
-/// Files of one hand: what is sent in one request where files travel together.
+/// Maximum of files in one hand: the size of one request if files travel together.
 const HAND_FILES_MAX: usize = 512;
 
 /// Files waiting for lanes.
 #[derive(Debug)]
 pub(super) struct Board {
     state: Mutex<State>,
-    /// Something is waiting, or shares have changed, or nothing more comes.
+    /// Signals that files wait, shares have changed, or nothing more comes.
     filled: Notify,
-    /// There is room again.
+    /// Signals that there is room again.
     emptied: Notify,
-    /// Nothing is waiting or in a hand, and nothing more comes.
+    /// Signals that no file waits or is in a hand, and nothing more comes.
     finished: Notify,
     facts: PathFacts,
     bundles: Bundles,
@@ -39,9 +39,9 @@ pub(super) struct Board {
 /// Small files that travel together.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bundles {
-    /// Bytes of one request; 0 where each file takes its own.
+    /// Bytes of one request; 0 if each file takes its own.
     pub bytes_max: u64,
-    /// Bytes of the largest file that travels so, alone if it is larger than that.
+    /// Bytes of the largest file that travels so; a larger one travels alone.
     pub file_bytes_max: u64,
 }
 
@@ -117,7 +117,7 @@ impl Board {
         }
     }
 
-    /// Adds a file; waits while too many are waiting.
+    /// Adds a file; waits while too many files wait.
     pub(super) async fn put(&self, work: Work) {
         loop {
             // Registered before the look, so that no room made in between is missed.
@@ -136,7 +136,7 @@ impl Board {
         self.filled.notify_one();
     }
 
-    /// Nothing more will be added.
+    /// Ends the board: nothing more will be added.
     pub(super) fn end(&self) {
         self.state().ended = true;
         self.filled.notify_waiters();
@@ -168,7 +168,7 @@ impl Board {
         self.finished.notified().await;
     }
 
-    /// Takes a hand back from a lane that is done with it.
+    /// Accepts a hand back from a lane that is done with it.
     pub(super) fn done(&self, receipt: &Receipt) {
         let mut state = self.state();
         for &(class, bytes) in &receipt.sizes {
@@ -180,7 +180,7 @@ impl Board {
         }
     }
 
-    /// From now on lanes share the classes like this.
+    /// Divides the classes among the lanes from now on.
     pub(super) fn set_shares(&self, choice: &Choice) {
         self.state().shares.clone_from(&choice.shares);
         self.filled.notify_waiters();
@@ -199,7 +199,7 @@ impl Board {
         waits && !present.iter().any(|class| wanted.contains(class))
     }
 
-    /// The next files for lane `lane`; `None` when nothing more will come.
+    /// Returns the next files for lane `lane`; `None` if nothing more will come.
     pub(super) async fn take(&self, lane: usize) -> Option<Hand> {
         loop {
             let filled = self.filled.notified();

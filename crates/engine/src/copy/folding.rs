@@ -1,5 +1,5 @@
-//! Which names a file system takes for one: those that differ in case (APFS, NTFS, exFAT, SMB), in
-//! how accents are written (APFS, ZFS) or in the dots and spaces at their end (Windows).
+//! Folding of names by a file system, which may ignore differences in case (APFS, NTFS, exFAT,
+//! SMB), in how accents are written (APFS, ZFS) or in the dots and spaces at the end (Windows).
 
 use std::{
     borrow::Cow,
@@ -21,25 +21,25 @@ use super::{lane::Shared, retry::retried};
 /// Differences between names that a file system ignores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Folding {
-    /// Upper and lower case.
+    /// Ignores upper and lower case.
     pub(crate) case: bool,
-    /// A letter with an accent, and the letter followed by the accent.
+    /// Ignores whether an accent is part of a letter or follows it.
     pub(crate) accents: bool,
-    /// Dots and spaces at the end.
+    /// Ignores dots and spaces at the end.
     pub(crate) ends: bool,
 }
 
 impl Folding {
-    /// All that file systems do.
+    /// Folding of all file systems together.
     pub(crate) const WIDEST: Self = Self {
         case: true,
         accents: true,
         ends: true,
     };
 
-    /// Learns it by an empty file that is made in `directory` and removed; `None` where no file can
-    /// be made. Of a store of objects, most of which know exact names, what can't be learnt counts
-    /// as none: its keys may write and not look.
+    /// Learns the folding by an empty file that is made in `directory` and removed; `None` if no
+    /// file can be made. An object store that can't be asked counts as exact, as most are: its keys
+    /// may write and not look.
     pub(super) async fn learn(shared: &Shared, directory: &[u8]) -> Option<Self> {
         let endpoint = &*shared.destination.endpoint;
         let is_store = !endpoint.capabilities().directories;
@@ -157,8 +157,8 @@ impl Folding {
     }
 }
 
-/// Which of these paths are one with one before them: the place of each in the list, and of the
-/// first that has its name. What is one is learnt where any may be.
+/// Returns which of these paths equal one before them: the position of each in the list, and of the
+/// first that has its name. The folding is learnt only if any may be equal.
 pub(crate) fn clashes<'a>(
     paths: impl Iterator<Item = &'a [u8]> + Clone,
     learn: impl FnOnce() -> Folding,
@@ -183,8 +183,7 @@ pub(crate) fn clashes<'a>(
     paths.enumerate().filter_map(clash).collect()
 }
 
-/// Returns those of these paths that are one with another wherever names are taken for one in all
-/// ways there are.
+/// Returns the paths that equal another if all known foldings apply together.
 pub(crate) fn may_be_one<'a>(paths: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<&'a [u8]> {
     let state = RandomState::new();
     let hashed = |path: &[u8]| state.hash_one(&*Folding::WIDEST.fold(path));
@@ -201,7 +200,7 @@ pub(crate) fn may_be_one<'a>(paths: impl Iterator<Item = &'a [u8]> + Clone) -> V
     paths.filter(|path| twice.contains(&hashed(path))).collect()
 }
 
-/// Says that something is not written, as `other` has its name there.
+/// Returns the error that something is not written because `other` has its name there.
 pub(crate) fn is_one_with(operation: &'static str, shown: String, other: &[u8]) -> Error {
     let other = String::from_utf8_lossy(other);
     Error::new(ErrorKind::Conflict, operation, shown)

@@ -1,7 +1,8 @@
-//! Others who move some of a copy's bytes, where both ends are such that they can reach them.
+//! Help of other processes that move some of a copy's bytes, if both ends are such that they can
+//! reach them.
 //!
-//! They are asked for whole files that are not tiny and for segments of large ones. What nobody
-//! does, or nobody could do, is done here; so whoever helps is never relied upon.
+//! They get whole files that are not tiny and segments of large ones. The copy does itself what
+//! nobody does or could do, so it never relies on them.
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,10 +15,10 @@ use super::{
     walk::Work,
 };
 
-/// Smaller files are copied here: handing one over takes as long as sending it.
+/// Smallest file to hand over: for smaller ones that takes as long as copying.
 const WHOLE_BYTES_MIN: u64 = 1 << 20;
 
-/// Something that others may copy: a whole file, or a segment of one.
+/// Work for others: a whole file, or a segment of one.
 #[derive(Debug, Clone)]
 pub struct Errand {
     /// The file below its source.
@@ -28,7 +29,7 @@ pub struct Errand {
     pub to: Vec<u8>,
     /// Attributes to keep at the destination.
     pub spec: FileSpec,
-    /// The segment that is meant; the whole without.
+    /// Segment to copy; the whole file if `None`.
     pub segment: Option<LentSegment>,
 }
 
@@ -37,18 +38,18 @@ pub struct Errand {
 pub enum Helped {
     /// Copied, with this checksum; for a segment, also its receipt.
     Done(Checksum, String),
-    /// Nobody is to do it.
+    /// Nobody will do it.
     Nobody,
-    /// Whoever has this number could not.
+    /// The process of this number failed.
     Failed(u64),
 }
 
-/// Whoever may do some of a copy.
+/// Source of help with a copy.
 pub trait Help: Send + Sync {
     /// Returns whether anybody can be asked.
     fn is_there(&self) -> bool;
 
-    /// Has somebody do it; `moved` is told of bytes as they go.
+    /// Has another process do it; `moved` counts bytes as they go.
     fn carry<'a>(
         &'a self,
         errand: &'a Errand,
@@ -104,7 +105,7 @@ pub(super) async fn whole(
     }
 }
 
-/// Lets others write a segment beside `writer`, which takes it then.
+/// Lets others write a segment beside `writer`, which then accepts it.
 ///
 /// # Errors
 /// The writer can't accept the segment.

@@ -46,17 +46,16 @@ const TEMPORARY_FAILURES_MAX: u64 = 16;
 /// what was sent, little beside any limit people set.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Lanes between local paths that nobody asked for more than.
+/// Maximum number of lanes between local paths.
 const TRANSFERS_MAX: usize = 256;
 
-/// Files that a destination refuses to take from us, after which all would be refused where none
-/// has arrived.
+/// Refused files after which a destination counts as refusing all, if none has arrived.
 const DENIALS_MAX: u64 = 16;
 
 #[derive(Debug, Default)]
 struct Tally {
     fatal: Option<Error>,
-    /// The first thing that may not be written at the destination, and how many there are.
+    /// First object that may not be written at the destination.
     denied: Option<Error>,
     denials: u64,
     links_refused: u64,
@@ -65,7 +64,7 @@ struct Tally {
     temporary: u64,
     left_out: u64,
     other: u64,
-    /// Directories of which nobody knows all that is in them.
+    /// Directories whose listing is incomplete.
     listings: u64,
     limit: Option<Limit>,
 }
@@ -81,11 +80,11 @@ pub(super) struct Shared {
     pub speeds: Speeds,
     /// MiB of memory lent out.
     pub buffers: Arc<Semaphore>,
-    /// Threads that may help with the segments of a large local file.
+    /// Threads available for the segments of a large local file.
     pub spare_threads: AtomicUsize,
-    /// The file systems can't share extents: don't ask again.
+    /// The file systems can't share extents, so further attempts are pointless.
     pub no_clone: AtomicBool,
-    /// Names at the destination that were given to something.
+    /// Names at the destination that are taken.
     pub claims: Claims,
     /// Attributes that are asked for but that nothing at the destination can keep.
     lacks: [bool; 2],
@@ -142,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Reports what failed; stops everything if the same would happen to every file.
+    /// Reports a failure; stops everything if every file would get the same error.
     pub(super) fn failed(&self, error: Error) {
         if self.is_stopped() && error.kind() == ErrorKind::Cancelled {
             return;
@@ -175,7 +174,7 @@ impl Shared {
         }
     }
 
-    /// Counts what something arrived without at a local destination.
+    /// Counts the attributes that something lost at a local destination.
     pub(super) fn note(&self, unkept: Unkept) {
         if let Some(local) = &self.destination.local {
             local.note(unkept);
@@ -188,8 +187,8 @@ impl Shared {
         figures.files + figures.unchanged + figures.links > 0
     }
 
-    /// A link that the destination refuses to make: as it may keep none at all, the first is named,
-    /// and all are counted.
+    /// Counts a link that the destination refuses to make. It may keep none at all, so only the
+    /// first is named.
     pub(super) fn refused_link(&self, error: &Error, shown: &str) {
         self.progress.failed();
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -328,7 +327,7 @@ pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
     }
 }
 
-/// Tells this run from all others.
+/// Identity of this run among all others.
 static RUN: LazyLock<String> = LazyLock::new(new_word);
 
 /// Walks and copies until everything has arrived, the copy is stopped or its time is over.
@@ -344,7 +343,7 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
     }
 }
 
-/// Ends with the copy's time: nothing is started any more, and what is under way has its grace.
+/// Ends the copy at its time: nothing starts any more, and transfers under way have their grace.
 async fn expire(shared: &Shared, span: Duration) {
     sleep(span).await;
     shared.reach(Limit::Duration);
@@ -393,7 +392,7 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
     }
 }
 
-/// Ends all lanes where one ended other than it should: the others would wait for it.
+/// Ends all lanes if one ended unexpectedly: the others would wait for it.
 fn hear(shared: &Shared, lanes: &mut JoinSet<()>, ended: Result<(), JoinError>) {
     if let Err(cause) = ended
         && !shared.is_stopped()
@@ -403,7 +402,7 @@ fn hear(shared: &Shared, lanes: &mut JoinSet<()>, ended: Result<(), JoinError>) 
     }
 }
 
-/// Puts what the walker finds on the board.
+/// Puts the walker's findings on the board.
 async fn fill(board: Arc<Board>, mut works: mpsc::Receiver<Vec<Work>>) {
     while let Some(batch) = works.recv().await {
         for work in batch {
@@ -413,7 +412,7 @@ async fn fill(board: Arc<Board>, mut works: mpsc::Receiver<Vec<Work>>) {
     board.end();
 }
 
-/// Threads between local paths: as many as there are processors, unless somebody says.
+/// Returns the number of threads between local paths: that of processors, unless the user sets it.
 fn local_lanes(options: &Options) -> usize {
     let asked = match options.method {
         Method::Fixed { setting } => Some(usize::from(setting.concurrency)),

@@ -1,4 +1,4 @@
-//! Large files: segments, several at once where both ends can, each tried again by itself.
+//! Large files: segments, several at once if both ends can, each retried by itself.
 
 use std::{
     collections::BTreeMap,
@@ -35,20 +35,20 @@ use super::{
     watch::watched,
 };
 
-/// Attempts that are given up for being slow; afterwards slow is what it is.
+/// Attempts that are given up for being slow; later ones may be slow.
 const HURRIED_ATTEMPTS: u32 = 2;
 
-/// The answers of segments that are known to be stored are waited for so long.
+/// Wait for the answers of segments that are known to be stored.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Checksums of what is stored: by the index of the first segment, with the number of bytes.
+/// Checksums of stored segments: by the index of the first segment, with the number of bytes.
 type Sums = BTreeMap<u64, (u64, Checksum)>;
 
 /// Index, length and checksum of a segment.
 type Sum = (u64, (u64, Checksum));
 
-/// Copies one large file. Returns its bytes and their checksum, and what the source keeps of it
-/// where that is another.
+/// Copies one large file. Returns its bytes and their checksum, and the source's own checksum if
+/// that differs.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
@@ -107,11 +107,11 @@ struct Copying {
     reader: Arc<dyn Reader>,
     writer: Arc<dyn Writer>,
     moving: Arc<Moving>,
-    /// The destination wants one segment after the other.
+    /// The destination accepts segments only in order.
     in_order: bool,
     /// The destination keeps a segment in memory while it is sent.
     holds: bool,
-    /// The source can be read from anywhere.
+    /// The source can be read from any position.
     ranges: bool,
 }
 
@@ -152,7 +152,7 @@ impl Copying {
         Ok(Stage::Stored(whole))
     }
 
-    /// The checksum of the file if it could be finished ahead.
+    /// Returns the checksum of the file if it could be finished ahead.
     ///
     /// # Errors
     /// Errors of the destination's file system about bytes that it accepted before. It may report
@@ -179,7 +179,7 @@ impl Copying {
         }
     }
 
-    /// Compares what arrived with what the source still is and says it is.
+    /// Compares what arrived with the source as it is now and with what the source reports.
     async fn confirm(&self, whole: Checksum) -> Result<()> {
         self.reader.confirm().await?;
         match self.reader.checksum() {
@@ -204,7 +204,7 @@ impl Copying {
         self.spec.size.div_ceil(self.writer.segment_size())
     }
 
-    /// Segments an earlier run sent.
+    /// Returns the segments that an earlier run sent.
     fn kept(&self) -> Sums {
         let kept = self.writer.kept().into_iter().map(|(index, sum)| {
             let range = self.range(index);
@@ -281,8 +281,8 @@ impl Copying {
         Ok(whole(&sums))
     }
 
-    /// From a source that can only be read from its start: one stream, cut into segments. After a
-    /// failure it starts over, passing by what was stored.
+    /// Copies from a source that can only be read from its start: one stream, cut into segments.
+    /// After a failure it starts over and skips what was stored.
     async fn copy_stream(&self) -> Result<Checksum> {
         let sums = std::sync::Mutex::new(self.kept());
         retried(&self.shared, || self.stream_once(&sums)).await?;
@@ -399,7 +399,7 @@ impl Flight {
     }
 }
 
-/// Cuts one stream into pieces that are read one after the other.
+/// Cutter of one stream into pieces that are read one after the other.
 struct Cutter {
     rest: Mutex<(ByteStream, Bytes)>,
 }
@@ -411,7 +411,7 @@ impl Cutter {
         }
     }
 
-    /// The next `bytes` of the stream.
+    /// Returns the next `bytes` of the stream.
     fn piece(self: &Arc<Self>, bytes: u64) -> ByteStream {
         let cutter = Arc::clone(self);
         Box::pin(stream::unfold(

@@ -19,7 +19,7 @@ use super::{
     walk::{There, Work},
 };
 
-/// Longest that a file waits for a cap and goes in one piece all the same.
+/// Longest time that a file sent in one piece waits for a cap.
 const WHOLE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Takes files until nothing more comes.
@@ -89,15 +89,16 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
     Ok(())
 }
 
-/// Most bytes of a file that goes in one piece. Under a cap that is what it lets through in a
-/// second: a piece waits for all of that first, and longer nobody would see that anything moves.
+/// Returns the maximum bytes of a file that goes in one piece. Under a cap that is what the cap
+/// allows in a second: a piece waits for all of that first, and longer waits would look like a
+/// stall.
 pub(super) fn whole_max(end: &dyn Endpoint) -> u64 {
     let rate = end.limits().and_then(|limits| limits.caps().rate_max);
     let in_a_second = rate.map_or(u64::MAX, |rate| rate.volume(WHOLE_WITHIN).get());
     end.capabilities().segment_size_min.min(in_a_second)
 }
 
-/// The source entry, or `None` when the destination holds the file already.
+/// Returns the source entry, or `None` if the destination holds the file already.
 pub(super) async fn needs_copy(
     shared: &Arc<Shared>,
     work: &Work,
@@ -168,7 +169,7 @@ impl Shared {
         self.options.rules.replaces || written.is_none_or(|written| written.has(to))
     }
 
-    /// Says that a file arrived.
+    /// Reports that a file arrived.
     pub(super) fn copied(&self, to: &[u8], shown: &str) {
         if let Some(written) = &self.options.written {
             written.note(to);
@@ -180,7 +181,7 @@ impl Shared {
     /// caller.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where it is something else, and must not be replaced.
+    /// [`ErrorKind::Conflict`] if it differs and must not be replaced.
     pub(super) async fn must_stay(
         &self,
         work: &Work,
@@ -208,7 +209,7 @@ impl Shared {
     }
 }
 
-/// Says that something has the name of a file that must not replace anything.
+/// Returns the error that something has the name of a file that must not replace anything.
 pub(super) fn is_taken(shown: &str) -> Error {
     let error = Error::new(ErrorKind::Conflict, "write", shown)
         .cause("something else got this name meanwhile")
@@ -226,7 +227,7 @@ async fn sum_at(endpoint: &dyn Endpoint, path: &[u8], entry: &Entry) -> Result<C
     Ok(summer.sum())
 }
 
-/// Fails where something is at the destination that a file or a link must not replace.
+/// Fails if something is at the destination that a file or a link must not replace.
 fn refuse_other(shared: &Shared, there: &Entry, shown: &str) -> Result<()> {
     let (cause, hint) = match there.kind {
         Kind::Directory if shared.destination.endpoint.capabilities().directories => {
@@ -295,7 +296,7 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
     Ok(())
 }
 
-/// Lets the server copy the file itself where both ends are its own. Says whether it did.
+/// Lets the server copy the file itself if both ends are its own. Returns whether it did.
 async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result<bool> {
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
@@ -321,8 +322,8 @@ async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result
     }
 }
 
-/// Reads back what was copied, where that was asked for, and compares it with what was read and
-/// with what its source keeps of it.
+/// Reads the copy back, if the user asked for that, and compares it with the bytes read and with
+/// the source's own checksum.
 pub(super) async fn check_copy(
     shared: &Shared,
     path: &[u8],
@@ -367,7 +368,8 @@ pub(super) async fn check_copy(
     }
 }
 
-/// Takes memory for `bytes` out of the copy's budget; more than the whole budget counts as it.
+/// Borrows memory for `bytes` out of the copy's budget; a larger request counts as the whole
+/// budget.
 pub(super) async fn borrow_memory(shared: &Shared, bytes: u64) -> Option<OwnedSemaphorePermit> {
     let mebi = u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX);
     let permits = mebi.clamp(1, super::lane::BUFFERED_MIB_MAX);

@@ -1,4 +1,4 @@
-//! Tries again what failed for now, as [`posthaste_plan::patience`] says.
+//! Retries after temporary failures, by the rules of [`posthaste_plan::patience`].
 
 use std::{
     future::Future,
@@ -28,8 +28,7 @@ pub(crate) fn trouble_of(error: &Error) -> Trouble {
     }
 }
 
-/// Makes a request again while trying again can help, where no copy counts the tries. The last
-/// error is the one told.
+/// Retries a request while that can help, without counting the tries. Returns the last error.
 pub(crate) async fn persisted<T, F: Future<Output = Result<T>>>(
     mut request: impl FnMut() -> F,
 ) -> Result<T> {
@@ -48,7 +47,7 @@ pub(crate) async fn persisted<T, F: Future<Output = Result<T>>>(
     }
 }
 
-/// Makes a request again while trying again can help. The last error is the one told.
+/// Retries a request while that can help. Returns the last error.
 pub(super) async fn retried<T, F: Future<Output = Result<T>>>(
     shared: &Shared,
     request: impl FnMut() -> F,

@@ -11,7 +11,8 @@ use tokio::sync::OnceCell;
 
 use super::{lane::Shared, retry::retried, walk::Work};
 
-/// Files that count as unchanged though the destination keeps less of them than the source tells.
+/// Files that count as unchanged although the destination keeps less of them than the source
+/// reports.
 #[derive(Debug, Default)]
 pub(super) struct Bare {
     /// Without their times.
@@ -83,8 +84,8 @@ impl Shared {
             && modes.is_some_and(|(mine, theirs)| without_lent_rights(mine) != theirs)
     }
 
-    /// Learns whether the destination keeps modes where that may decide whether `there` stays: a
-    /// file that is made beside it has this mode or not.
+    /// Learns whether the destination keeps modes, if that may decide whether `there` stays: a file
+    /// made beside it has this mode or not.
     pub(super) async fn learn_modes(&self, to: &[u8], source: &Entry, there: &Entry) {
         let endpoint = &self.destination.endpoint;
         let is_known = endpoint.unkept().modes > 0;
