@@ -1,4 +1,4 @@
-//! The hands: moves bytes between endpoints: copy, encode, pull.
+//! The engine moves bytes between endpoints: it copies, encodes and pulls.
 
 extern crate alloc;
 

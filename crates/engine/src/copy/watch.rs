@@ -1,4 +1,4 @@
-//! Watches streams: how fast each is, and whether waiting for it still makes sense.
+//! Watch over streams: how fast each is, and whether waiting for it still makes sense.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use super::{cargo::Cargo, clock, lane::Shared, progress::Moving};
 
 /// Interval of checks of a stream.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Streams of which the median says what to expect of one more.
+/// Streams needed for their median to predict another.
 const LIKE_MIN: usize = 3;
 
 /// Rate of one attempt's bytes.
@@ -30,13 +30,13 @@ pub(super) struct Meter {
     moving: Arc<Moving>,
     sent: AtomicU64,
     started: Instant,
-    /// Microseconds after `started` when the last byte went.
+    /// Microseconds after `started` when the last byte left.
     last_us: AtomicU64,
-    /// Held back by our own rate, or with nothing left to send: silence means nothing.
+    /// The stream is held back by our own rate, or has nothing left to send: silence means nothing.
     excused: AtomicBool,
-    /// Held back by the caps of a profile.
+    /// Time held back by the caps of a profile.
     excuse: Excuse,
-    /// Microseconds it was held back by them, as often as it was looked at.
+    /// Microseconds held back by those caps, as of the last look.
     waited_us: AtomicU64,
 }
 
@@ -69,7 +69,7 @@ impl Meter {
     }
 }
 
-/// The streams under way.
+/// Streams under way.
 #[derive(Debug, Default)]
 pub(super) struct Speeds {
     next: AtomicU64,
@@ -95,7 +95,7 @@ impl Speeds {
     }
 }
 
-/// Takes the meter off the list when the attempt ends.
+/// Guard that takes the meter off the list when the attempt ends.
 struct Listed<'a> {
     speeds: &'a Speeds,
     number: u64,
@@ -107,8 +107,8 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// Runs one attempt to move `bytes`: `attempt` gets a way to meter its body. It is given up when
-/// nothing moves any more or, while `hurries`, when its like are far faster.
+/// Runs one attempt to move `bytes`: `attempt` gets a way to meter its body. The attempt is given
+/// up when nothing moves any more or, while `hurries`, when similar streams are far faster.
 pub(super) async fn watched<T, F>(
     shared: &Arc<Shared>,
     (moving, bytes): (&Arc<Moving>, u64),
@@ -178,7 +178,7 @@ fn give_up(shared: &Shared, meter: &Meter, hurries: bool) -> Option<Error> {
     }
 }
 
-/// Meters what flows through it.
+/// Meter for what flows through it.
 #[derive(Clone)]
 pub(super) struct Tap {
     shared: Arc<Shared>,

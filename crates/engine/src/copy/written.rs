@@ -11,12 +11,12 @@ use std::{
 
 use posthaste_endpoint::{Error, Result};
 
-/// Bytes by which a path is remembered.
+/// Bytes of a path's digest.
 const MARK_BYTES: usize = 16;
 
 type Mark = [u8; MARK_BYTES];
 
-/// Paths below the destination that this copy wrote. A path that is lost with the machine costs a
+/// Paths below the destination that this copy wrote. A path lost with the machine costs a
 /// comparison of bytes, and nothing else.
 #[derive(Debug)]
 pub struct Written {
@@ -59,8 +59,8 @@ impl Written {
         kept.marks.contains(&mark(path))
     }
 
-    /// Notes that this copy wrote `path`, or found it there with the same bytes. Blocking, for as
-    /// long as it takes to append a line.
+    /// Notes that this copy wrote `path`, or found it there with the same bytes. Blocks while it
+    /// appends a line.
     pub(super) fn note(&self, path: &[u8]) {
         let mark = mark(path);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +110,7 @@ mod tests {
         assert!(written.has(b"a/b") && written.has(b"a/c"));
     }
 
-    /// Copies the tree at `from` to where nothing may be replaced.
+    /// Copies the tree at `from` to a destination where nothing may be replaced.
     async fn copied(from: &Path, to: &Path, is_local: bool, written: &Arc<Written>) -> Ending {
         let rules = DraftRules {
             replaces: false,

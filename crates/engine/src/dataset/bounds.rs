@@ -5,9 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-/// Most entries of one dataset: at about 200 bytes each the list stays in memory.
+/// Maximum of entries of one dataset: at about 200 bytes each the list stays in memory.
 pub const ENTRIES_MAX: u64 = 20_000_000;
-/// Most bytes of the names that are kept of them, paths as they are: 200 bytes for each of so many.
+/// Maximum of bytes of their names, paths as they are: 200 bytes for each of so many.
 pub const NAME_BYTES_MAX: u64 = 4 << 30;
 
 /// Amount that a scan holds already, and whether anybody still wants it. Its listing may never end.
@@ -20,14 +20,14 @@ pub struct Bounds {
     unwanted: Arc<AtomicBool>,
 }
 
-/// Why a scan ends before it is done.
+/// Reason why a scan ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// The scan holds the maximum number of entries.
     Entries,
     /// The scan holds the maximum number of bytes of names.
     Names,
-    /// Nobody waits for it any more.
+    /// Nobody waits for the scan any more.
     Unwanted,
 }
 
@@ -57,7 +57,7 @@ impl Bounds {
         }
     }
 
-    /// Counts one more entry, of which so many bytes of names are kept.
+    /// Counts one more entry with so many bytes of names.
     ///
     /// # Errors
     /// The bound that ends the scan.
@@ -89,7 +89,7 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// Held by whoever waits for a scan that runs on a thread of its own.
+/// Token held by the caller that waits for a scan on a thread of its own.
 #[derive(Debug, Default)]
 pub struct Wanted(Arc<AtomicBool>);
 

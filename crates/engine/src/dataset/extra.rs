@@ -15,16 +15,15 @@ use rustix::{
 
 use super::{FileKind, FileList};
 
-/// Bytes of all extended attributes of one file that are kept, their names included: what Linux
-/// keeps of one.
+/// Maximum of bytes of one file's extended attributes, names included: Linux's limit.
 pub(super) const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
-/// An owner or a group that nobody knows.
+/// Unknown owner or group.
 pub const NOBODY_KNOWS: u32 = u32::MAX;
 
 /// Attributes that few files have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Extra {
-    /// The place in the list of the file before it that is the same one under another name.
+    /// Position in the list of an earlier file that is the same one under another name.
     pub same_as: Option<usize>,
     /// Extended attributes and access lists, by their names.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
@@ -32,7 +31,8 @@ pub struct Extra {
     pub lacks: Option<String>,
 }
 
-/// Attributes that are access lists: who may what, and what new files in a directory get of that.
+/// Attributes that are access lists: the rights of users, and their defaults for new files in a
+/// directory.
 pub(crate) const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
 /// Returns whether an attribute is the user's own or an access list. All others are the system's
@@ -118,7 +118,7 @@ impl Extra {
 }
 
 impl FileList {
-    /// The first file with something that is kept with a dataset alone, and what that is: another
+    /// Returns the first file with something that only a dataset keeps, and what that is: another
     /// name, attributes or access lists, or another owner than the first file's.
     #[must_use]
     pub fn beyond_bytes(&self) -> Option<(&super::FileEntry, &str)> {
@@ -141,7 +141,7 @@ impl FileList {
         })
     }
 
-    /// The first file with something that can't be kept, and what that is.
+    /// Returns the first file with something that can't be kept, and what that is.
     #[must_use]
     pub fn lacking(&self) -> Option<(&super::FileEntry, &str)> {
         let mut files = self.files.iter();

@@ -13,16 +13,16 @@ use crate::{
     stripe::digest_of,
 };
 
-/// First bytes of every manifest; the number is that of the format. A release that knows no files
-/// that were left out refuses a manifest with one: it would make files of what is none.
+/// First bytes of every manifest; the number is that of the format. A release that knows no
+/// left-out files refuses a manifest with one: it would make files of them.
 const MAGIC: &[u8] = b"posthaste-manifest-1\n";
 /// First bytes of the manifest of an encrypted dataset, once its envelope is open.
 const MAGIC_ENCRYPTED: &[u8] = b"posthaste-manifest-2\n";
-/// Longest path and link target, as Linux's `PATH_MAX`.
+/// Longest path and link target, like Linux's `PATH_MAX`.
 const PATH_BYTES_MAX: usize = 4096;
-/// Longest component of a path, as Linux's `NAME_MAX`.
+/// Longest component of a path, like Linux's `NAME_MAX`.
 const NAME_BYTES_MAX: usize = 255;
-/// Most chunks: 2^24 of the largest size are 4 PiB.
+/// Maximum of chunks: 2^24 of the largest size are 4 PiB.
 const CHUNKS_MAX: u64 = 1 << 24;
 
 /// Digests of one chunk.
@@ -36,7 +36,7 @@ pub struct ChunkDigests {
     pub content: Option<Digest>,
 }
 
-/// A sealed dataset: its files, and the digests of all chunks and fragments.
+/// Sealed dataset: its files, and the digests of all chunks and fragments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// Its name at depots.
@@ -54,8 +54,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The manifest's one byte form, without the key of an encrypted dataset: that belongs into an
-    /// [`envelope`], with these bytes encrypted.
+    /// Returns the manifest's one byte form, without the key of an encrypted dataset: that belongs
+    /// into an [`envelope`], with these bytes encrypted.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let magic = match self.cipher {
@@ -77,15 +77,15 @@ impl Manifest {
         out
     }
 
-    /// BLAKE3 of [`Self::to_bytes`].
+    /// Returns the BLAKE3 digest of [`Self::to_bytes`].
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::new(*blake3::hash(&self.to_bytes()).as_bytes())
     }
 
-    /// Reads a manifest somebody sent. Whatever the bytes are, this does not panic, and what it
-    /// returns names nothing outside a destination: no path leaves it, every parent is a listed
-    /// directory, offsets and counts agree with the sizes.
+    /// Reads a manifest from outside. It never panics, whatever the bytes. Its result names nothing
+    /// outside a destination: no path leaves it, every parent is a listed directory, offsets and
+    /// counts agree with the sizes.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
@@ -124,7 +124,8 @@ impl Manifest {
         })
     }
 
-    /// The digest a fragment must have; that of the chunk for [`FragmentIndex::WHOLE`].
+    /// Returns the digest that a fragment must have; that of the chunk for
+    /// [`FragmentIndex::WHOLE`].
     #[must_use]
     pub fn fragment_digest(&self, chunk: ChunkIndex, fragment: FragmentIndex) -> Option<Digest> {
         let digests = self.chunks.get(usize::try_from(chunk.get()).ok()?)?;
@@ -134,13 +135,13 @@ impl Manifest {
         digests.fragments.get(usize::from(fragment.get())).copied()
     }
 
-    /// Bytes in chunk `chunk`.
+    /// Returns the bytes in chunk `chunk`.
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32) -> usize {
         self.list.chunk_bytes(chunk, self.chunk_size)
     }
 
-    /// Bytes of chunk `chunk` as depots store it: with its tag, where it is encrypted.
+    /// Returns the bytes of chunk `chunk` as depots store it: with its tag, if it is encrypted.
     #[must_use]
     pub fn stored_bytes(&self, chunk: u32) -> Bytes {
         let bytes = Bytes::new(self.chunk_bytes(chunk) as u64);
@@ -165,7 +166,7 @@ impl Manifest {
 }
 
 impl FileList {
-    /// The list's one byte form, as it lies in a manifest.
+    /// Returns the list's one byte form, as in a manifest.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -206,7 +207,7 @@ impl FileList {
     }
 }
 
-/// Comes before a list whose files have owners and the like: more files than any list has.
+/// Mark before a list whose files have owners and further attributes: more files than any list has.
 const WITH_EXTRAS: u64 = u64::MAX;
 
 fn write_extras(file: &FileEntry, out: &mut Vec<u8>) {
@@ -425,7 +426,7 @@ fn read_file(input: &mut &[u8]) -> Result<FileEntry, Why> {
     })
 }
 
-/// The root, or plain names with single slashes between them.
+/// Accepts the root, or plain names with single slashes between them.
 fn check_path(path: &[u8]) -> Result<(), Why> {
     let plain = |name: &[u8]| {
         !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_BYTES_MAX && !name.contains(&0)
@@ -437,7 +438,7 @@ fn check_path(path: &[u8]) -> Result<(), Why> {
     }
 }
 
-/// Every file lies in a directory of the list: never in a file, never behind a link.
+/// Checks that every file lies in a directory of the list: never in a file, never behind a link.
 fn check_parents(list: &FileList) -> Result<(), Why> {
     let directories: HashSet<&[u8]> = list
         .files
@@ -503,7 +504,7 @@ mod tests {
         }
     }
 
-    /// The example as the manifest of an encrypted dataset, in an envelope for `identity`.
+    /// Returns the example as the manifest of an encrypted dataset, in an envelope for `identity`.
     fn encrypted(identity: &Identity) -> (Manifest, Vec<u8>) {
         let key = DatasetKey::random().unwrap();
         let mut manifest = example();
@@ -546,7 +547,7 @@ mod tests {
         assert_eq!(Manifest::from_bytes(&empty.to_bytes()).unwrap(), empty);
     }
 
-    /// The example, with owners and what few files have.
+    /// Returns the example, with owners and rare attributes.
     fn with_extras() -> Manifest {
         let mut manifest = example();
         for (number, file) in (1000..).zip(&mut manifest.list.files) {

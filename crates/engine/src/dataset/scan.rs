@@ -20,20 +20,20 @@ use super::{Bound, Extra, FileEntry, FileKind, FileList, Root};
 use crate::copy::Filter;
 
 /// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the same
-/// stream. Directories and symbolic links are kept, links are never followed (but `root` may be
-/// one), hard links are files of their own that know each other; sockets, pipes and devices are
+/// stream. Directories and symbolic links are kept. Links are never followed (but `root` may be
+/// one). Hard links are files of their own that refer to each other. Sockets, pipes and devices are
 /// listed as left out. Blocking: two system calls for each file.
 ///
 /// # Errors
-/// At [`Locus::Source`]: [`ErrorKind::NotFound`] without `root`, [`ErrorKind::Invalid`] when it is
-/// no directory, [`ErrorKind::PermissionDenied`] when a directory can't be listed or a file can't
-/// be read, so that it is said before anything moves.
+/// At [`Locus::Source`]: [`ErrorKind::NotFound`] without `root`, [`ErrorKind::Invalid`] if it is no
+/// directory, [`ErrorKind::PermissionDenied`] if a directory can't be listed or a file can't be
+/// read, so that it is reported before anything moves.
 pub fn scan(root: &Path) -> Result<FileList> {
     scan_passing(&Root::open(root, false)?, &Filter::default())
 }
 
-/// Lists what passes a filter below `root`, and the directories on the way to it. What is left out
-/// is not looked into. Else as [`scan`].
+/// Lists what passes a filter below `root`, and the directories on the way to it. Excluded
+/// directories are not read. Otherwise works like [`scan`].
 ///
 /// # Errors
 /// Errors of [`scan`].
@@ -49,7 +49,7 @@ pub fn scan_passing(root: &Root, filter: &Filter) -> Result<FileList> {
     lay_out(root, list)
 }
 
-/// Leaves directories out on the way to nothing.
+/// Removes directories that lead to no file.
 fn keep_ways(list: &mut FileList) {
     let files = list.files.iter();
     let files = files.filter(|file| file.kind != FileKind::Directory);
@@ -105,7 +105,7 @@ pub fn scan_files<N: AsRef<[u8]>>(
     lay_out(root, list)
 }
 
-/// Why a name is refused that can't be one of a file below a directory.
+/// Message for a name that can't be a path of a file below a directory.
 const NO_PATH: &str = "it is no path of a file below its directory";
 
 /// Returns whether these bytes can be the path of a file from a directory above it.
@@ -167,7 +167,7 @@ fn look_at(root: &Root, path: &[u8]) -> Result<(Place, Metadata)> {
     Ok((place, metadata))
 }
 
-/// A list with its root alone.
+/// Returns a list with its root alone.
 fn begin(root: &Root) -> Result<FileList> {
     let mut list = FileList::default();
     let place = root.directory(b"");
@@ -178,7 +178,7 @@ fn begin(root: &Root) -> Result<FileList> {
     Ok(list)
 }
 
-/// Puts all that was found in its order, and into one stream of bytes.
+/// Sorts all entries and lays them out in one stream of bytes.
 fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     list.files.dedup_by(|a, b| a.path == b.path);
@@ -193,7 +193,7 @@ fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
     Ok(list)
 }
 
-/// Tells names of one file of each other: until now they know the device that it lies on.
+/// Joins the names of one file: until now they hold the device that it lies on.
 fn join_names(list: &mut FileList) {
     let mut firsts: HashMap<(usize, u64), usize> = HashMap::new();
     for (place, file) in list.files.iter_mut().enumerate() {
@@ -305,15 +305,15 @@ pub fn changed_ns(metadata: &Metadata) -> i64 {
     seconds.saturating_add(metadata.ctime_nsec())
 }
 
-/// A change of a file has other times than the one before it once a file system's clock has moved
-/// on: by so much where it keeps nanoseconds, and by so much where it keeps seconds, of which some
-/// know every other.
+/// Time after which a change of a file has other times than the change before, once a file system's
+/// clock has moved on: one span for nanoseconds and one for seconds, of which some file systems
+/// keep every other.
 const FINE_STEP_NS: i64 = 20_000_000;
 const COARSE_STEP_NS: i64 = 2_000_000_000;
 
 impl FileList {
-    /// From when on, in nanoseconds since 1970 by the clock of the file system, a change of any of
-    /// its files shows in its times. Before, it may get the times that are listed.
+    /// Returns the moment, in nanoseconds since 1970 by the file system's clock, from which a
+    /// change of any file shows in its times. An earlier change may get the listed times.
     #[must_use]
     pub fn settled_ns(&self) -> i64 {
         let regular = self.files.iter();
@@ -360,7 +360,7 @@ fn failed(operation: &'static str, path: &Path, cause: std::io::Error) -> Error 
     Error::io(operation, path.display().to_string(), cause).at(Locus::Source)
 }
 
-/// Counts an entry that the list is to hold.
+/// Counts an entry for the list.
 fn hold(root: &Root, path: &[u8]) -> Result<()> {
     let held = root.bounds.hold(path.len());
     held.map_err(|bound| match bound {

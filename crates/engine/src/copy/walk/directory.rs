@@ -1,9 +1,9 @@
-//! A directory being copied: made before anything is put into it, and given its attributes once
+//! Directory being copied: made before anything is put into it, and given its attributes once
 //! everything in it has arrived.
 //!
-//! Whoever still has something to put into a directory holds it: the visit that lists it, the
-//! directories below it, each file on its way. When the last of them lets go, it is time to seal,
-//! and nothing of it has to be remembered to the end.
+//! All users of a directory hold a reference to it: the visit that lists it, the directories below
+//! it, each file on its way. When the last drops it, the directory is sealed, so nothing of it is
+//! kept to the end.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ use super::{
     seals::{Seal, Seals},
 };
 
-/// The bits of a mode that let the owner read, write and search.
+/// Mode bits that let the owner read, write and search.
 const OWNER_ALL: u32 = 0o700;
 
 /// Origin of a directory: made by this copy, or there before.
@@ -31,7 +31,7 @@ pub(super) struct Made {
     pub new: bool,
 }
 
-/// A directory at the source and where it goes.
+/// Directory at the source and its destination.
 #[derive(Debug)]
 pub(in crate::copy) struct Directory {
     pub(super) source: Arc<Source>,
@@ -40,7 +40,7 @@ pub(in crate::copy) struct Directory {
     pub(super) depth: usize,
     /// Entry as the source reports it; `None` if nobody asked.
     entry: Option<Entry>,
-    /// A listing of the whole tree told of it.
+    /// The directory comes from a listing of the whole tree.
     by_keys: bool,
     parent: Option<Arc<Self>>,
     made: OnceCell<Made>,
@@ -57,7 +57,7 @@ pub(in crate::copy) struct Directory {
 }
 
 impl Directory {
-    /// The directory a source is.
+    /// Returns the directory that a source is.
     pub(super) fn root(
         source: Arc<Source>,
         to: Vec<u8>,
@@ -84,7 +84,7 @@ impl Directory {
         })
     }
 
-    /// A directory in this one.
+    /// Returns a directory in this one.
     pub(super) fn below(
         self: &Arc<Self>,
         from: Vec<u8>,
@@ -111,8 +111,7 @@ impl Directory {
         })
     }
 
-    /// Notes where it really lies. Fails where that is a directory that it lies in, which a
-    /// followed link led back to.
+    /// Notes the real path. Fails if it is a directory above, to which a followed link led back.
     pub(super) fn identify(&self, real_path: Vec<u8>) -> Result<()> {
         let mut above = self.parent.as_deref();
         while let Some(this) = above {
@@ -129,13 +128,13 @@ impl Directory {
         Ok(())
     }
 
-    /// The names given in it at the destination.
+    /// Returns the names given in it at the destination.
     pub(super) fn names(&self, shared: &Shared) -> &Given {
         let names = || shared.claims.directory(&self.to);
         self.names.get_or_init(names)
     }
 
-    /// Something goes into it.
+    /// Notes that something goes into it.
     pub(super) fn is_used(&self) {
         self.empty.store(false, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A copy of a directory into itself never ends, and one of a file onto itself loses it.
+//! Refusal of endless and destructive copies: a directory into itself, or a file onto itself.
 
 use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result, is_same_directory};
 
@@ -7,11 +7,11 @@ use super::{
     directory::Directory,
 };
 
-/// Fails if the destination is the source, or lies inside it, as far as both ends tell where they
+/// Fails if the destination is the source, or lies inside it, as far as both ends report where they
 /// lie.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`]; those of asking.
+/// [`ErrorKind::Invalid`]; errors of the requests.
 pub(super) async fn refuse(
     shared: &Shared,
     source: &Source,
@@ -40,9 +40,9 @@ fn is_inside(shown: String, cause: &'static str) -> Error {
         .at(Locus::Client)
 }
 
-/// Fails if a directory of the source is where the copy goes, by a way that [`refuse`] sees through
-/// only here: over SFTP to oneself, for instance. Of others nothing is asked but of one that is
-/// called as the destination is.
+/// Fails if a directory of the source is where the copy goes, by a way that [`refuse`] can't see
+/// through before: over SFTP to oneself, for instance. Costs requests only for a directory with the
+/// destination's name.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`].
@@ -76,7 +76,7 @@ pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> 
 /// Fails if a followed link led to where the copy goes.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`]; those of asking.
+/// [`ErrorKind::Unsupported`]; errors of the requests.
 pub(super) async fn refuse_followed(
     shared: &Shared,
     directory: &Directory,

@@ -13,15 +13,15 @@ use super::{
     There,
 };
 
-/// Entries of destination directories remembered at once: about 40 MB. Files of a larger directory
-/// are asked for one by one.
+/// Entries of destination directories kept at once: about 40 MB. Files of a larger directory are
+/// looked up one by one.
 const REMEMBERED_ENTRIES_MAX: usize = 200_000;
 
-/// The names in one directory.
+/// Names in one directory.
 #[derive(Debug)]
 pub(super) struct Names {
     known: HashMap<Vec<u8>, Entry>,
-    /// There were too many.
+    /// The directory had too many names.
     cut: bool,
 }
 
@@ -38,7 +38,7 @@ impl Names {
 
 type Cell = Arc<OnceCell<Names>>;
 
-/// The directories looked at lately: when the younger ones are many, the older ones are forgotten.
+/// Recent lookups of directories: when the younger ones are many, the older ones are dropped.
 #[derive(Debug, Default)]
 struct Lately {
     young: HashMap<Vec<u8>, Cell>,
@@ -65,7 +65,7 @@ impl Lookups {
         cell
     }
 
-    /// The names in the destination directory at `path`.
+    /// Returns the names in the destination directory at `path`.
     pub(super) async fn names(&self, shared: &Shared, path: &[u8]) -> Result<Cell> {
         let cell = self.cell(path);
         if cell.get().is_none() {

@@ -1,4 +1,4 @@
-//! A directory that is listed by itself.
+//! Visit of a directory that is listed by itself.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::agenda::Visit;
 pub(super) struct DirectoryVisit {
     walk: Arc<Walk>,
     directory: Arc<Directory>,
-    /// Nothing before it began.
+    /// Listing; `None` before it began.
     listing: Option<Mutex<Box<dyn Listing>>>,
 }
 
@@ -55,7 +55,8 @@ impl DirectoryVisit {
     }
 }
 
-/// A symbolic link to its own parent ends here when followed where nobody tells where it leads.
+/// Refuses a directory too deep: a followed symbolic link to its own parent ends here if no end
+/// reports where it leads.
 pub(super) fn check_depth(directory: &Directory) -> Result<()> {
     if directory.depth <= DEPTH_MAX {
         return Ok(());

@@ -15,7 +15,7 @@ const IDENTITY_START: &str = "AGE-SECRET-KEY-1";
 /// Characters of five bits that hold 32 bytes; the last has four bits to spare, which are 0.
 const KEY_CHARACTERS: usize = 52;
 
-/// A key that could not be read, made or used, in one line that holds nothing of it.
+/// Error of reading, making or using a key, in one line without anything of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyError(pub(super) &'static str);
 
@@ -27,7 +27,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// For whom something is encrypted: the public half of an [`Identity`], written `age1…`.
+/// Recipient of encrypted data: the public half of an [`Identity`], written `age1…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recipient([u8; 32]);
 
@@ -67,7 +67,7 @@ impl FromStr for Recipient {
     }
 }
 
-/// Whoever can read what is encrypted for its [`Recipient`]: a secret key, written
+/// Identity that can read what is encrypted for its [`Recipient`]: a secret key, written
 /// `AGE-SECRET-KEY-1…`. Never shown.
 #[derive(Clone)]
 pub struct Identity(Zeroizing<[u8; 32]>);
@@ -89,13 +89,13 @@ impl Identity {
         Ok(Self(bytes))
     }
 
-    /// Its public half.
+    /// Returns its public half.
     #[must_use]
     pub fn recipient(&self) -> Recipient {
         Recipient(x25519(*self.0, X25519_BASEPOINT_BYTES))
     }
 
-    /// Its text, for a file only its user can read.
+    /// Returns its text, for a file only its user can read.
     #[must_use]
     pub fn to_secret_text(&self) -> Zeroizing<String> {
         let prefix = Hrp::parse_unchecked("AGE-SECRET-KEY-");
@@ -122,7 +122,7 @@ impl FromStr for Identity {
 /// Reads the identities in a file as `age-keygen` writes it: one a line, with comments.
 ///
 /// # Errors
-/// The number of the first line that is none, and why; never what is in it.
+/// The number of the first line that is none, and why; never its content.
 pub fn read_identities(text: &str) -> Result<Vec<Identity>, (usize, KeyError)> {
     let lines = text.lines().zip(1..);
     let lines = lines.map(|(line, number)| (line.trim(), number));
@@ -152,7 +152,7 @@ pub fn read_identities(text: &str) -> Result<Vec<Identity>, (usize, KeyError)> {
         .collect()
 }
 
-/// 32 bytes in Bech32, in the one form they have.
+/// Decodes 32 bytes from Bech32, in the one form they have.
 fn decode(text: &str, start: &str) -> Option<Zeroizing<[u8; 32]>> {
     // Bech32 takes either case; age only the one it writes.
     if !text.starts_with(start) {
@@ -172,7 +172,7 @@ fn decode(text: &str, start: &str) -> Option<Zeroizing<[u8; 32]>> {
     Some(bytes)
 }
 
-/// Random bytes.
+/// Fills `bytes` with random bytes.
 ///
 /// # Errors
 /// The operating system gives no randomness.
