@@ -76,7 +76,7 @@ pub struct FileEntry {
     pub offset: u64,
     /// Number of its owner; [`NOBODY_KNOWS`] in a list of a former release.
     pub owner: u32,
-    /// Group id.
+    /// Number of its group; [`NOBODY_KNOWS`] in a list of a former release.
     pub group: u32,
     /// Last change of anything about it, in nanoseconds since 1970; 0 in a list of a former
     /// release.

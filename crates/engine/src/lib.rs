@@ -1,4 +1,4 @@
-//! The engine moves bytes between endpoints: it copies, encodes and pulls.
+//! Hands that move bytes between endpoints: copies, encoding and pulls.
 
 extern crate alloc;
 

@@ -10,7 +10,7 @@ use super::{Piece, Runs};
 /// Known facts of a parked stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Its length; `None` when its end was never seen.
+    /// Length of the stream; `None` if its end was never seen.
     pub size: Option<u64>,
     /// Ranges that the destination had confirmed when the record was written.
     pub confirmed: Runs,
@@ -23,28 +23,27 @@ pub struct Known {
 pub enum Plan {
     /// Everything is at one place or the other.
     Complete {
-        /// The length it gets.
+        /// Final length.
         size: u64,
-        /// Segments the destination has, with their checksums.
+        /// Segments at the destination, with their checksums.
         keep: BTreeMap<u64, Checksum>,
         /// Segments to send from the parking place.
         send: Vec<u64>,
     },
-    /// Its end was never seen; so many bytes from its start are there.
+    /// The end of the stream was never seen; the bytes from its start to `reach` are there.
     Unended {
-        /// Bytes that are there without a gap.
+        /// Bytes from the start without a gap.
         reach: u64,
     },
-    /// The destination no longer has these, and they were not parked.
+    /// Ranges are gone: the destination no longer has them, and they were not parked.
     Lost {
-        /// The ranges, in order.
+        /// Lost ranges, in order.
         ranges: Vec<Range<u64>>,
     },
 }
 
-/// Plans how to complete a stream at a destination that has the segments `kept`, segment `n` of
-/// which starts at `start_of(n)`. With `cut_short`, a stream whose end was never seen ends where
-/// the first gap is.
+/// Plans how to complete a stream at a destination that has the segments `kept`; segment `n` starts
+/// at `start_of(n)`. With `cut_short`, a stream whose end was never seen ends at the first gap.
 #[must_use]
 pub fn plan(
     known: &Known,
@@ -123,8 +122,8 @@ impl<F: Fn(u64) -> u64> Cut<F> {
         start..(self.start_of)(index.saturating_add(1)).min(most)
     }
 
-    /// The kept segments that agree with what was confirmed: those that together are a confirmed
-    /// run with another checksum are not what was sent.
+    /// Returns the kept segments that agree with what was confirmed. If segments together are a
+    /// confirmed run with another checksum, they are not what was sent.
     fn trusted(&self, confirmed: &Runs, kept: &BTreeMap<u64, Checksum>) -> BTreeMap<u64, Checksum> {
         let mut trusted = kept.clone();
         for (run, sum) in confirmed.iter() {
@@ -258,8 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each segment was confirmed, parked or both, in whatever order; some that were confirmed
-        /// vanish. Completing then gives every byte, or says exactly which are gone.
+        /// Checks that completing gives every byte, or says exactly which are gone. Each segment
+        /// was confirmed, parked or both, in any order; some confirmed ones vanish.
         #[test]
         fn what_was_parked_or_kept_completes_and_the_rest_is_named(
             size in 0u64..200,

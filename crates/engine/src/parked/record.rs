@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Runs;
 
-/// The form of records written here; others are not read.
+/// Version of the records written here; others are not read.
 const FORMAT: u32 = 1;
 
 /// Hexadecimal digits of an id: 48 random bits, few enough to type.
 const ID_DIGITS: usize = 12;
 
-/// Leads every name at a parking place.
+/// Prefix of every name at a parking place.
 const PREFIX: &str = "parked-";
 
-/// Names a parked stream.
+/// Name of a parked stream.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParkId(String);
 
@@ -24,7 +24,7 @@ impl ParkId {
     /// A new one.
     ///
     /// # Errors
-    /// The system's, when it has no randomness.
+    /// The system's, if it has no randomness.
     pub fn random() -> Result<Self> {
         let mut bytes = [0; ID_DIGITS / 2];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
@@ -49,7 +49,7 @@ impl ParkId {
         format!("{PREFIX}{}.note", self.0)
     }
 
-    /// The stream whose record has this name.
+    /// Returns the stream whose record has this name.
     pub(super) fn of_record(name: &[u8]) -> Option<Self> {
         let name = std::str::from_utf8(name).ok()?;
         let id = name.strip_prefix(PREFIX)?.strip_suffix(".json")?;
@@ -69,7 +69,7 @@ impl ParkId {
         format!("{PREFIX}{}.{start:016x}-{len:08x}-{sum}", self.0)
     }
 
-    /// The piece of this stream that has this name.
+    /// Returns the piece of this stream that has this name.
     pub(super) fn piece(&self, name: &[u8]) -> Option<Piece> {
         let name = std::str::from_utf8(name).ok()?;
         let rest = name.strip_prefix(PREFIX)?.strip_prefix(&self.0)?;
@@ -108,19 +108,19 @@ impl FromStr for ParkId {
     }
 }
 
-/// A part of a stream at a parking place.
+/// Piece of a stream at a parking place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Start of the piece in the stream.
     pub start: u64,
     /// Its bytes.
     pub len: u64,
-    /// Their checksum.
+    /// Checksum of its bytes.
     pub sum: Checksum,
 }
 
 impl Piece {
-    /// The bytes of the stream that it is.
+    /// Returns its range in the stream.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.start.saturating_add(self.len)
@@ -141,13 +141,14 @@ pub struct Record {
     pub id: ParkId,
     /// Destination of the stream, as it was written, absolute.
     pub destination: String,
-    /// The profile that was asked for.
+    /// Profile that the user asked for.
     pub profile: Option<String>,
     /// Start of the stream, RFC 3339.
     pub began: String,
-    /// Why it is here: what the destination's failure was. `None` while it goes on.
+    /// Reason why it is here: the destination's failure. `None` while the stream goes on.
     pub why: Option<String>,
-    /// Its length and checksum, once its end was seen and all of it is at one place or the other.
+    /// Length and checksum of the stream, once its end was seen and all of it is at one place or
+    /// the other.
     pub whole: Option<(u64, Checksum)>,
     /// Ranges that the destination confirmed.
     pub confirmed: Runs,

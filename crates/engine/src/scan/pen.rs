@@ -1,4 +1,4 @@
-//! Adds to the files of one slot of a scan.
+//! Writer that adds to the files of one slot of a scan.
 
 use std::{os::unix::fs::FileExt, sync::Arc};
 
@@ -17,13 +17,13 @@ pub(super) struct Pen {
     slot: usize,
     entries_at: u64,
     directories_at: u64,
-    /// Not counted yet.
+    /// Bytes not counted yet.
     entries: u64,
     directories: u64,
 }
 
 impl Pen {
-    /// A pen for a slot that nobody else writes into.
+    /// Returns a pen for a slot that nobody else writes into.
     pub(super) fn new(spool: &Arc<Spool>, slot: usize) -> Self {
         Self {
             spool: Arc::clone(spool),
@@ -35,7 +35,7 @@ impl Pen {
         }
     }
 
-    /// Begins where the files count: what was added and did not come to count is overwritten.
+    /// Begins at the counted lengths: uncounted additions are overwritten.
     pub(super) fn begin(&mut self) {
         let state = self.spool.state();
         let slot = &state.checkpoint.slots[self.slot];
@@ -43,7 +43,7 @@ impl Pen {
         (self.entries, self.directories) = (0, 0);
     }
 
-    /// Writes a page and the paths of the directories in it that are to be listed. Blocks.
+    /// Writes a page and the paths of those of its directories that are to be listed. Blocks.
     ///
     /// # Errors
     /// The system's.

@@ -25,7 +25,7 @@ impl Record for Raw {
 /// Entries of one directory, or of a tree with paths for names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The directory, relative to what is scanned.
+    /// Path of the directory, relative to the scanned root.
     pub directory: Vec<u8>,
     /// Entries in no particular order.
     pub entries: Vec<Entry>,
@@ -128,7 +128,7 @@ pub(super) fn read_page(mut page: &[u8]) -> Result<Found, Malformed> {
 }
 
 record! {
-    /// A directory that is being listed.
+    /// Directory that is being listed.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Current {
         pub path: Raw,
@@ -145,14 +145,14 @@ record! {
         pub entries: u64,
         /// Bytes of directories found.
         pub directories: u64,
-        /// Bytes of directories that were taken from there to be listed.
+        /// Bytes of directories that were claimed for listing.
         pub taken: u64,
         pub current: Option<Current>,
     }
 }
 
 record! {
-    /// Everything a scan needs to go on.
+    /// Checkpoint with everything a scan needs to continue.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Checkpoint {
         pub form: u32,
@@ -166,7 +166,7 @@ record! {
         pub again: Vec<Current>,
         pub entries: u64,
         pub directories: u64,
-        /// Directories that could not be listed for good.
+        /// Directories that could not be listed, permanently.
         pub failures: u64,
         pub finished: bool,
     }

@@ -1,5 +1,5 @@
-//! Two ways to one chunk: its fragments from several depots, or the chunk itself from who holds it
-//! whole.
+//! Race of two ways to one chunk: its fragments from several depots, or the chunk itself from a
+//! holder of it.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -17,7 +17,7 @@ pub(super) enum Race {
 }
 
 impl Fetcher {
-    /// Races both ways. When neither ends well the holder of the whole chunk is asked no more.
+    /// Races both ways. If neither ends well, the holder of the whole chunk is asked no more.
     pub(super) async fn race(
         &self,
         search: &mut Search,
@@ -33,8 +33,8 @@ impl Fetcher {
         }
     }
 
-    /// Takes the way that is predicted to be faster, and the other one as well when that fails or
-    /// is late.
+    /// Runs the way that is predicted to be faster, and also the other one if that fails or is
+    /// late.
     async fn run_race(&self, search: &mut Search, holder: usize, with_lost: bool) -> Result<Race> {
         let predicted = self.holders[holder].predict(search.whole_bytes);
         let of_fragments = self.predict_fragments(search, with_lost);
@@ -84,7 +84,7 @@ impl Fetcher {
         }
     }
 
-    /// The chunk itself, from who holds it uncoded.
+    /// Fetches the chunk itself, from a holder that has it uncoded.
     async fn fetch_whole(&self, chunk: ChunkIndex, holder: usize, bytes: u64) -> Result<Bytes> {
         let whole = FragmentIndex::WHOLE;
         let expected = self.manifest.fragment_digest(chunk, whole);

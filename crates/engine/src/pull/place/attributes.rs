@@ -1,4 +1,4 @@
-//! Modes and times of what is in its place, as far as the destination keeps them.
+//! Modes and times of files in place, as far as the destination keeps them.
 
 use std::sync::PoisonError;
 
@@ -22,7 +22,7 @@ impl Destination {
         *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Mode and mtime of what is there, where they differ; of a link its mtime.
+    /// Restores mode and mtime if they differ; of a link its mtime.
     pub(super) fn restore(&self, file: &FileEntry) -> Result<()> {
         let (parent, name) = self.parent(file)?;
         let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -96,7 +96,8 @@ fn mtime_of(found: &Stat) -> Option<FileTime> {
     })
 }
 
-/// The mode it gets. Owners are not kept; the group of a directory's new files is nobody's right.
+/// Returns the mode it gets. Owners are not kept, so the group of a directory's new files gets no
+/// rights.
 pub(super) fn mode_of(file: &FileEntry) -> Mode {
     Mode::from_raw_mode(match file.kind {
         FileKind::Regular => without_lent_rights(file.mode),

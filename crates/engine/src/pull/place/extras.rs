@@ -1,4 +1,4 @@
-//! Owners, other names, extended attributes and access lists of what is in its place.
+//! Owners, other names, extended attributes and access lists of files in place.
 
 use std::{fs::File, os::fd::AsFd, sync::PoisonError};
 
@@ -19,21 +19,21 @@ use crate::dataset::{FileEntry, FileKind, NOBODY_KNOWS, is_kept};
 /// refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtrasUnkept {
-    /// Without their owner and group.
+    /// Entries without their owner and group.
     pub owners: u64,
-    /// Extended attributes and access lists.
+    /// Entries without extended attributes and access lists.
     pub attributes: u64,
-    /// Hard links, which are files of their own now.
+    /// Hard links that are files of their own now.
     pub links: u64,
-    /// Files without their set-user-ID and set-group-ID bits, which nobody gives here: they would
+    /// Files without their set-user-ID and set-group-ID bits, which a pull never gives: they would
     /// lend an owner's rights.
     pub lent_rights: u64,
 }
 
-/// Under which name a hard link is made.
+/// Name under which a hard link is made.
 const STAGED: &str = "same";
 
-/// Whose it was, for root alone: nobody else may give files away.
+/// Returns the owner to set, for root alone: nobody else may give files away.
 fn owner_of(file: &FileEntry) -> Option<(Option<Uid>, Option<Gid>)> {
     let is_known = file.owner != NOBODY_KNOWS && file.group != NOBODY_KNOWS;
     (is_known && geteuid().is_root()).then(|| {
@@ -70,7 +70,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Gives what is open its owner, attributes and access lists: before its mode, which may forbid
+    /// Gives an open file its owner, attributes and access lists: before its mode, which may forbid
     /// that.
     pub(super) fn give_extras(&self, open: &File, file: &FileEntry) -> Result<()> {
         if let Some((owner, group)) = owner_of(file) {
@@ -100,7 +100,7 @@ impl Destination {
         self.give_extras(&self.open_final(file)?, file)
     }
 
-    /// All of a directory that is made last.
+    /// Restores everything of a directory that is set last.
     pub(super) fn restore_directory(&self, file: &FileEntry) -> Result<()> {
         self.give_directory_extras(file)?;
         self.restore(file)
@@ -132,7 +132,7 @@ impl Destination {
         self.note_extra(set, file, |unkept| unkept.owners += 1)
     }
 
-    /// Makes a file the same as the one that it was another name of, which is in its place too.
+    /// Makes a file a hard link to the one that it was another name of, which is in its place too.
     pub(super) fn join_names(&self, file: &FileEntry) -> Result<()> {
         let Some(first) = file.extra.as_ref().and_then(|extra| extra.same_as) else {
             return Ok(());

@@ -12,7 +12,7 @@ use crate::dataset::FileEntry;
 const COMPARED_BYTES: usize = 1 << 16;
 
 impl Destination {
-    /// Something else has the name of a file: that is left out.
+    /// Returns the error that another object has the name of a file, which is left out.
     pub(in crate::pull) fn taken(&self, file: &FileEntry) -> Error {
         let path = file.below(&self.root_path).display().to_string();
         Error::new(ErrorKind::Other, "write", path)

@@ -2,12 +2,12 @@
 
 use posthaste_endpoint::{Boxed, Error, ErrorKind, Result};
 
-/// The answer to what nobody should ask.
+/// Answers what nobody should ask.
 pub fn no<T: Send + 'static>() -> Boxed<'static, Result<T>> {
     Box::pin(async { Err(Error::new(ErrorKind::Unsupported, "ask", "a model")) })
 }
 
-/// The part of an endpoint that writes, and reads parts of files: refused.
+/// Refuses the calls of an endpoint that write, or read pieces of files.
 macro_rules! refuse_the_rest {
     () => {
         fn open<'a>(
