@@ -1,9 +1,10 @@
-//! A relay that keeps everything in an object store: it lets those who send and read through to the
-//! store, each to one object, and no byte of theirs passes here.
+//! Relay that keeps everything in an object store. Senders and readers get presigned URLs, each for
+//! one object, and none of their bytes pass here.
 //!
-//! The store has the same names below its prefix as a relay has on disk, `datasets/ID/GROUP/CHUNK.FRAGMENT.DIGEST`, and
-//! `posthaste-relay`, which says whose prefix it is. On disk is what a relay has that keeps things itself, with a hole in
-//! place of each object's bytes: so everything that counts, reserves and expires is the same.
+//! The store has the same names below its prefix as a relay has on disk,
+//! `datasets/ID/GROUP/CHUNK.FRAGMENT.DIGEST`, and `posthaste-relay`, which names the prefix's
+//! owner. The disk has the same files as that of a relay that keeps bytes itself, with a hole in
+//! place of each object's bytes: so counting, reserving and expiry work the same.
 
 mod answers;
 mod clean;
@@ -34,11 +35,11 @@ pub(crate) use passes::Passes;
 /// Features of a relay that keeps everything in an object store and that not every relay has.
 pub(crate) const FEATURES: [&str; 2] = [wire::SPACE, wire::PASS];
 
-/// The object that says whose prefix it is.
+/// Object that names the prefix's owner.
 const CLAIM: &str = "posthaste-relay";
-/// Below what lies that a store is tried with.
+/// Prefix of the objects with which a store is tried.
 const CHECKS: &str = "check";
-/// Below what probes lie.
+/// Prefix of the probes' objects.
 const PROBES: &str = "probe";
 /// Lifetime of a presigned URL, for the start of a request: a request that has begun by then may
 /// last.
@@ -51,12 +52,12 @@ enum Checks {
     Md5,
 }
 
-/// An object store whose passes were tried.
+/// Object store whose presigned URLs were tried.
 #[derive(Clone)]
 pub struct Bucket {
     store: Arc<dyn Endpoint>,
     checks: Checks,
-    /// The name of the bucket or container, the same for every prefix of it.
+    /// Name of the bucket or container, the same for every prefix of it.
     name: String,
 }
 
@@ -67,8 +68,8 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    /// Tries what lies at the root of `store`: whether it can be written to, read from, listed and
-    /// removed from, and whether it refuses bytes that are not those that a pass is for.
+    /// Tries the root of `store`: whether it can be written, read, listed and removed from, and
+    /// whether it refuses bytes other than those of the presigned URL.
     ///
     /// # Errors
     /// Errors of the store; [`ErrorKind::Unsupported`] if it gives no presigned URLs or verifies
@@ -112,7 +113,7 @@ impl Bucket {
     /// Writes down in `dir` and in the store that they belong together, for good.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where one of them belongs to another.
+    /// [`ErrorKind::Conflict`] if one of them belongs to another.
     pub(crate) async fn claim(&self, dir: &Path, fingerprint: Fingerprint) -> Result<()> {
         let claimed = self.store.stat(CLAIM.as_bytes(), false).await?;
         let ours = Bytes::from(format!("{fingerprint}\n"));
@@ -145,7 +146,7 @@ impl Bucket {
         self.store.put(path, &spec, data, sum).await
     }
 
-    /// Leave to read an object.
+    /// Presigns a URL to read an object.
     pub(crate) async fn reading(
         &self,
         dataset: &DatasetId,
@@ -167,7 +168,7 @@ impl Bucket {
         pass.await
     }
 
-    /// Leave to write a probe.
+    /// Presigns a URL to write a probe.
     async fn probing(&self, name: Digest, errand: &Errand) -> Result<Pass> {
         let name = probe_name(name);
         let pass = self.store.pass(name.as_bytes(), errand, PASS_LIFETIME);
@@ -186,7 +187,7 @@ impl Bucket {
     }
 }
 
-/// The host and port of an address of the web.
+/// Returns the host and port of a web address.
 fn host_of(url: &str) -> &str {
     let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
     behind.split('/').next().unwrap_or_default()
@@ -197,8 +198,7 @@ fn probe_name(name: Digest) -> String {
     format!("{PROBES}/{name}")
 }
 
-/// Refuses a directory that belongs to another store than `bucket`, or to one where it should to
-/// none.
+/// Refuses a directory that belongs to another store than `bucket`, or to any if there is none.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`].
@@ -334,7 +334,7 @@ fn leads_without_tls(url: &str) -> bool {
     })
 }
 
-/// Everything a relay has where its bytes lie in a store.
+/// State of a relay whose bytes lie in a store.
 pub(crate) struct Backing {
     pub(crate) bucket: Bucket,
     pub(crate) passes: Passes,
@@ -342,7 +342,7 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
-    /// The name of the bucket or container, the same for every prefix of it.
+    /// Returns the name of the bucket or container, the same for every prefix of it.
     pub(crate) fn name(&self) -> String {
         self.bucket.name.clone()
     }

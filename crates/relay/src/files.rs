@@ -38,10 +38,11 @@ pub(crate) use outflow::Body;
 use outflow::Noted;
 pub(crate) use space::{Space, beyond_disk, disk_free};
 
-/// Bytes of bundles in memory at once, in MiB, of all clients; more wait.
+/// Bytes of all clients' bundles in memory at once, in MiB; more wait.
 const BUNDLES_MIB_MAX: usize = 64;
 
-/// Entries of a directory looked through for unfinished files when a single file is asked about.
+/// Maximum of entries of a directory searched for unfinished files when a client asks about a
+/// single file.
 const SIBLINGS_MAX: usize = 4096;
 
 /// State needed to answer.
@@ -78,7 +79,7 @@ impl Files {
         })
     }
 
-    /// Answers one request. Nothing that comes in makes it fail.
+    /// Answers one request. No input makes it fail.
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let mut inflow = Inflow::new(body, self.rate.clone());
@@ -167,7 +168,7 @@ impl Files {
         }
     }
 
-    /// Answers a message with what blocking work gives.
+    /// Answers a message with the result of blocking work.
     async fn short<M: Record + Send + 'static, A: Record + Send + 'static>(
         self: Arc<Self>,
         mut inflow: Inflow,
@@ -200,7 +201,7 @@ impl Files {
         }
     }
 
-    /// Answers a request that brings data. The rest of what is refused is read all the same.
+    /// Answers a request that brings data. After a refusal it still reads the rest.
     async fn taking<A, F>(
         self: Arc<Self>,
         inflow: Inflow,
@@ -438,7 +439,7 @@ impl Files {
     }
 }
 
-/// Does blocking work where it blocks nobody.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {

@@ -1,5 +1,5 @@
-//! Takes a chunk, or one fragment of it, from other relays that hold fragments of it, when somebody
-//! who may write here asks for it.
+//! Fetches of a chunk, or one fragment of it, from other relays that hold its fragments, on the
+//! order of a caller with the right to write here.
 //!
 //! The relay fetches as many fragments as the code needs at once, each from another relay, and
 //! verifies its digest. It replaces a fragment that fails or lags behind all others by one from the
@@ -38,24 +38,24 @@ use crate::{
 /// Memory of all chunks being gathered, in mebibytes: two of the largest, with what is rebuilt of
 /// them.
 const MEMORY_MEBI: u32 = 1024;
-/// The request says from whom, with what, and until when: 64 senders at most.
+/// Maximum of a request's bytes: it says from whom, with what, and until when. 64 senders at most.
 const ORDER_BYTES_MAX: usize = 64 << 10;
 /// Grace of the last fragment: once all others are there, it gets twice their time and this before
 /// it is replaced.
 const LAG: Duration = Duration::from_secs(1);
 
-/// Everything that is gathered.
+/// Gathers under way.
 pub(crate) struct Gathers {
     memory: Arc<Semaphore>,
     others: Arc<Others>,
     rate: Arc<RateLimit>,
 }
 
-/// An order that makes sense.
+/// Valid order.
 struct Order {
     of: OrderedChunk,
     keeps: Keeps,
-    /// Whom to ask, each for another fragment: the first ones, then the reserve.
+    /// Senders to ask, each for another fragment: the first ones, then the reserve.
     senders: Vec<Sender>,
 }
 
@@ -64,7 +64,7 @@ struct Order {
 enum Keeps {
     Whole,
     One(FragmentIndex),
-    /// The fragment that all who are asked have.
+    /// The fragment that all senders have.
     AsItIs,
 }
 
@@ -84,7 +84,7 @@ impl Gathers {
         }
     }
 
-    /// Gathers a chunk as the body says.
+    /// Gathers a chunk by the order in the body.
     pub(crate) async fn gather(
         &self,
         store: &Arc<Store>,
@@ -131,7 +131,7 @@ impl Gathers {
         Ok(Box::pin(carry_out(order, upload, rate, memory)))
     }
 
-    /// Understands an order, and what is stored of the chunk.
+    /// Parses an order, and what is stored of the chunk.
     fn read(
         &self,
         dataset: DatasetId,
@@ -177,7 +177,7 @@ impl Gathers {
 }
 
 impl Gathers {
-    /// Understands an order to take a fragment as it is: one that is asked for it suffices.
+    /// Parses an order to fetch a fragment as it is, for which one sender suffices.
     fn read_taking(
         &self,
         dataset: DatasetId,
@@ -319,7 +319,7 @@ async fn fetch(
     Some(fetched)
 }
 
-/// The chunk, in pieces. Blocking.
+/// Returns the chunk in pieces. Blocking.
 fn rebuild(code: Code, size: u64, fetched: Vec<(u8, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
     let data = code.data();
     let one = fetched.first().map_or(0, |(_, bytes)| bytes.len());

@@ -1,7 +1,7 @@
-//! Makes the relay known to a service that invited it, and says from time to time how it is.
+//! Registration of the relay with a service that invited it, and its heartbeats.
 //!
-//! Which service that is lies beside what the relay keeps, so a relay that is started again goes on
-//! without the invitation. There is no secret in it: the relay shows tokens made from its own.
+//! A file beside the relay's data names the service, so a restarted relay continues without the
+//! invitation. The file has no secret: the relay shows tokens made from its own.
 
 use std::{
     fs,
@@ -26,13 +26,13 @@ use crate::{drain, request::Service};
 const BEAT_EVERY: Duration = Duration::from_secs(30);
 /// Interval of checks for changes that can't wait.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pauses after what failed: the first, and the longest.
+/// Pauses after a failure: the first, and the longest.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// A good-bye that does not get through by then is not said: the service finds out by itself.
+/// Time limit of a good-bye: without one, the service finds out by itself.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A service that has this relay in its books, as it lies on disk.
+/// Service with which this relay is registered, as stored on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Joined {
     service: String,
@@ -92,10 +92,10 @@ impl Member {
         }))
     }
 
-    /// Registers where it has to, then says how the relay is until this is dropped.
+    /// Registers if necessary, then sends heartbeats until it is dropped.
     ///
     /// # Errors
-    /// Why an invitation is of no use, and will not be.
+    /// The reason why an invitation is of no use, permanently.
     pub(crate) async fn keep(&mut self) -> Result<()> {
         let (mut pause, mut told) = (RETRY_AFTER, String::new());
         loop {
@@ -118,7 +118,7 @@ impl Member {
         }
     }
 
-    /// Says that the relay ends, where that can be said soon.
+    /// Tells the service that the relay ends, if that works soon.
     pub(crate) async fn leave(&self) {
         if let Some(joined) = &self.joined {
             let _ = timeout(LEAVE_TIMEOUT, self.beat(joined, true)).await;
@@ -189,7 +189,7 @@ impl Member {
         client.heartbeat(&body).await
     }
 
-    /// Until it is time to say something again.
+    /// Waits until the next report is due.
     async fn rest(&self) {
         let said = drain::draining(&self.service.dir);
         let since = Instant::now();

@@ -1,4 +1,4 @@
-//! A relay: a depot that lends disk over HTTP/1.1 and TLS 1.3.
+//! Relay: a depot that lends disk over HTTP/1.1 and TLS 1.3.
 //!
 //! A relay stores fragments of datasets it knows nothing about. A fragment counts as stored only
 //! when its digest was verified and its bytes are on disk. The relay lends no more than its
@@ -50,20 +50,20 @@ pub struct RelayOptions {
     pub dir: PathBuf,
     /// Address at which it listens; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The object store that has the bytes; with none they lie in `dir`. Those who send and read reach it themselves, and
-    /// `rate` says nothing of them.
+    /// Object store of the bytes; with `None` they lie in `dir`. Senders and readers reach it
+    /// themselves, so `rate` does not limit them.
     pub bucket: Option<Bucket>,
-    /// Bytes of fragments and manifests it stores at most.
+    /// Maximum of bytes of fragments and manifests it stores.
     pub capacity: Bytes,
-    /// The rate at which it takes bodies, all clients together.
+    /// Rate at which it receives bodies, all clients together.
     pub rate: Option<ByteRate>,
-    /// Its name, for people.
+    /// Name for people.
     pub name: String,
     /// `stored` means that the disk has it. Without, a fragment survives the end of the relay but
     /// perhaps not that of its machine; with, each one costs two disk flushes.
     pub flush: bool,
-    /// The invitation of a service that it is to be made known to. A service that knows it already
-    /// is told from then on how it is, with and without.
+    /// Invitation of a service with which it is to register. A service that knows it already gets
+    /// heartbeats with and without one.
     pub join: Option<Invite>,
     /// Address at which services reach it, `https://host:port`, if not where it listens.
     pub advertise: Option<String>,

@@ -4,11 +4,11 @@ use std::{fs::File, io::Read, path::Path, thread::available_parallelism};
 
 /// Maximum size of the load file, which is one line.
 const BYTES_MAX: u64 = 4096;
-/// A load beyond this says no more.
+/// Largest load reported: a larger one says no more.
 const PERMILLE_MAX: f64 = 1e9;
 
-/// The load average of the last minute over the cores there are, in thousandths; none where that
-/// can't be read.
+/// Returns the load average of the last minute over the number of cores, in thousandths; `None` if
+/// that can't be read.
 pub(crate) fn permille(from: &Path) -> Option<u32> {
     let mut text = String::new();
     let file = File::open(from).ok()?;

@@ -1,5 +1,5 @@
-//! Measures the path to another relay, when somebody who may write to both asks for it: by a probe
-//! as any other, of which whoever asked is told what it showed.
+//! Measurements of the path to another relay, on the order of a caller with the right to write to
+//! both: by a usual probe, whose result the caller gets.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
     store::Refusal,
 };
 
-/// The request says where to, with what, and how much.
+/// Maximum of a request's bytes: it says where to, with what, and how much.
 const ORDER_BYTES_MAX: usize = 4096;
 
 /// Measurements between relays.
@@ -39,7 +39,7 @@ impl Measures {
         Self { permit, others }
     }
 
-    /// Measures as the body says.
+    /// Measures by the order in the body.
     pub(crate) async fn measure(
         &self,
         body: Reception,
@@ -77,8 +77,8 @@ impl Measures {
     }
 }
 
-/// Probes the path to a relay with at most `budget` bytes, by the rule for when it has seen enough,
-/// and says what that showed (`docs/algorithms/bandwidth-forecast.md`).
+/// Probes the path to a relay with at most `budget` bytes, until the rule says that it has seen
+/// enough. Returns what that showed (`docs/algorithms/bandwidth-forecast.md`).
 ///
 /// # Errors
 /// Errors of [`RelayClient::probe`].

@@ -22,12 +22,13 @@ pub(crate) fn invalid(what: &str) -> Refusal {
     Refusal::new(ErrorKind::Invalid, what)
 }
 
-/// Reads an order. What it says is never shown: there are tokens in it. `fault` says what it lacks.
+/// Parses an order. Its text is never shown, because there are tokens in it. `fault` says what it
+/// lacks.
 pub(crate) fn read<T: DeserializeOwned>(order: &[u8], fault: &str) -> Result<T, Refusal> {
     serde_json::from_slice(order).map_err(|_| invalid(fault))
 }
 
-/// Looks at when something expires.
+/// Checks an expiry.
 pub(crate) fn check_expiry(expires_unix_s: u64) -> Result<(), Refusal> {
     let now_s = clock::unix_s();
     if expires_unix_s <= now_s {
@@ -41,18 +42,18 @@ pub(crate) fn check_expiry(expires_unix_s: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A digest as orders write it; `fault` says whose is none.
+/// Parses a digest of an order; `fault` says whose is malformed.
 pub(crate) fn digest(text: &str, fault: &str) -> Result<Digest, Refusal> {
     text.parse().map_err(|_| invalid(fault))
 }
 
-/// A chunk that an order is about, and its code.
+/// Chunk of an order, and its code.
 #[derive(Clone, Copy)]
 pub(crate) struct OrderedChunk {
     pub(crate) dataset: DatasetId,
     pub(crate) chunk: ChunkIndex,
     pub(crate) code: Code,
-    /// The chunk itself, whole.
+    /// Digest, size and expiry of the whole chunk.
     pub(crate) stored: Stored,
     pub(crate) expires_s: u64,
 }
@@ -66,7 +67,7 @@ pub(crate) struct Said<'a> {
 }
 
 impl OrderedChunk {
-    /// Understands it; `done` is what is done to chunks here.
+    /// Parses it; `done` is what is done to chunks here.
     pub(crate) fn read(
         dataset: DatasetId,
         object: Object,

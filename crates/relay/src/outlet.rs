@@ -1,8 +1,7 @@
-//! An outlet: hands out what lies elsewhere, by the relay's protocol and read-only.
+//! Outlet: serves what lies elsewhere, by the relay's protocol and read-only.
 //!
-//! Whoever pulls needs no second client for it. What it hands out leaves over a way that others
-//! need more urgently, so few bodies move at once, whoever asks for how much: the rest wait for
-//! their turn.
+//! So a pull needs no second client for it. Its bytes leave over an egress that others need more
+//! urgently. So few bodies move at once, whatever clients ask for: the rest wait for their turn.
 
 mod turns;
 
@@ -41,9 +40,9 @@ use turns::{Turn, Turns};
 
 /// Clients served at once; more wait.
 const CONNECTIONS_MAX: usize = 64;
-/// Chunks in memory at once; who asks for more is told to come back.
+/// Maximum of chunks in memory; a client that asks for more has to come back.
 const CHUNKS_MAX: usize = 8;
-/// Bodies that move at once.
+/// Maximum of moving bodies.
 const MOVING_MAX: u32 = 2;
 /// Bytes of a body handed to a connection at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -57,7 +56,7 @@ pub trait Shelf: Send + Sync + 'static {
     /// of the next page.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when nothing of it is handed out.
+    /// [`ErrorKind::NotFound`] if nothing of it is served.
     fn inventory(
         &self,
         dataset: DatasetId,
@@ -68,7 +67,7 @@ pub trait Shelf: Send + Sync + 'static {
     /// Returns one object and its digest.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when it is not handed out, with the reason.
+    /// [`ErrorKind::NotFound`] if it is not served, with the reason.
     fn fragment(
         &self,
         dataset: DatasetId,
@@ -79,16 +78,16 @@ pub trait Shelf: Send + Sync + 'static {
     /// enough.
     fn is_pressed(&self) -> bool;
 
-    /// A relay wants to be known; `token` is what it shows.
+    /// Registers a relay; `token` is what it shows.
     ///
     /// # Errors
-    /// Why not: [`ErrorKind::Unsupported`] where no relays are known at all.
+    /// The reason of a refusal: [`ErrorKind::Unsupported`] if no relays can register at all.
     fn register(&self, token: &str, body: RegisterBody) -> impl Future<Output = Result<()>> + Send {
         let _ = (token, body);
         async { Err(Error::new(ErrorKind::Unsupported, "register", "a relay")) }
     }
 
-    /// A relay says how it is; `token` is what it shows.
+    /// Accepts the heartbeat of a relay; `token` is what it shows.
     ///
     /// # Errors
     /// Errors of [`Self::register`].
@@ -102,7 +101,7 @@ pub trait Shelf: Send + Sync + 'static {
     }
 }
 
-/// An outlet that has its port, and is ready to run.
+/// Outlet that has its port, and is ready to run.
 pub struct Outlet {
     listener: TcpListener,
     local: SocketAddr,
@@ -111,10 +110,11 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Makes or opens its identity in `dir`, and takes the port. `rate` is the most it hands out.
+    /// Makes or opens its identity in `dir`, and takes the port. `rate` is the maximum rate of all
+    /// bodies.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the port is in use; those of the directory.
+    /// [`ErrorKind::Conflict`] if the port is in use; errors of the directory.
     pub fn open(dir: &Path, listen: SocketAddr, rate: Option<ByteRate>) -> Result<Self> {
         let failed = |cause| Error::listening(listen, cause, "choose another port");
         let listener = bind(listen, None).map_err(failed)?;
@@ -185,14 +185,14 @@ struct Desk<S> {
     shelf: Arc<S>,
     secret: [u8; 32],
     rate: Arc<RateLimit>,
-    /// For what comes in, which is little.
+    /// Limit of incoming bodies, which are small: none.
     unlimited: Arc<RateLimit>,
     chunks: Arc<Semaphore>,
     moving: Arc<Turns>,
 }
 
 impl<S: Shelf> Desk<S> {
-    /// Answers one request. Nothing that comes in makes it fail.
+    /// Answers one request. No input makes it fail.
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
         if let Some(told @ (Target::Register | Target::Heartbeat)) = Target::parse(head.uri.path())
@@ -208,8 +208,8 @@ impl<S: Shelf> Desk<S> {
         }
     }
 
-    /// Hears a relay. The connection closes behind it: they come seldom, and there may be many of
-    /// them.
+    /// Accepts a relay's report. The connection closes afterwards: reports are seldom, and there
+    /// may be many relays.
     async fn hear(
         &self,
         told: Target,
@@ -361,7 +361,7 @@ impl<S: Shelf> Desk<S> {
     }
 }
 
-/// A body on its way out.
+/// Body on its way out.
 struct Moving {
     left: Bytes,
     turn: Option<Turn>,

@@ -1,4 +1,4 @@
-//! The other end of a copy: serves what its user may reach, for as long as its one client lives.
+//! Other end of a copy: serves what its user may reach, for as long as its one client lives.
 //!
 //! `posthaste cp` starts it over SSH. The peer makes a key and a secret that nobody else ever sees,
 //! listens on a free port, and reports all that in one line on standard output. The client connects
@@ -41,14 +41,14 @@ use channel::Channel;
 /// Connections served at once: those of one client.
 const CONNECTIONS_MAX: usize = 128;
 
-/// Connections the kernel keeps waiting for us: a client opens all of its at once.
+/// Connections that the kernel keeps waiting: a client opens all of its at once.
 const BACKLOG: u32 = 256;
 
-/// Ports tried of a range.
+/// Maximum of ports tried of a range.
 const PORTS_MAX: usize = 4096;
 
-/// A client shows a sign of life every 15 s. One that shows none for this long is gone, and the
-/// network has not told.
+/// Silence after which a client counts as gone, without a report from the network. It shows a sign
+/// of life every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// Bytes of one request or answer that may be under way through the channel.
@@ -68,11 +68,11 @@ const FRAME_BYTES_MAX: u32 = 256 << 10;
 pub struct PeerOptions {
     /// Address at which to listen; nowhere if `None`.
     pub listen: Option<IpAddr>,
-    /// Ports to choose from; any free one when `None`.
+    /// Ports to choose from; any free one if `None`.
     pub ports: Option<RangeInclusive<u16>>,
 }
 
-/// A peer that has its port and is ready to run.
+/// Peer that has its port and is ready to run.
 pub struct Peer {
     listener: Option<TcpListener>,
     invitation: Invitation,
@@ -81,11 +81,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Makes the key and the secret and takes a port. Where no port can be had, everything goes
-    /// through the channel.
+    /// Makes the key and the secret and takes a port. If it gets no port, everything goes through
+    /// the channel.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`] when there is no randomness.
+    /// [`ErrorKind::Other`] if there is no randomness.
     pub fn open(options: &PeerOptions) -> Result<Self> {
         let failed = |cause: Box<dyn std::error::Error + Send + Sync>| {
             Error::new(ErrorKind::Other, "start", "a peer").cause(cause)
@@ -181,7 +181,7 @@ async fn silence(activity: &std::sync::atomic::AtomicU64) {
     }
 }
 
-/// A listener on a free port of the range.
+/// Returns a listener on a free port of the range.
 fn listen(address: IpAddr, ports: Option<&RangeInclusive<u16>>) -> io::Result<TcpListener> {
     let bind = |port| {
         let socket = match address {

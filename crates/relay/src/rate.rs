@@ -1,4 +1,4 @@
-//! Limits the rate of all bodies together.
+//! Limit on the rate of all bodies together.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 /// Burst after a pause: enough to hide the timer's grain, too little to notice.
 const BURST: Duration = Duration::from_millis(50);
 
-/// A token bucket, kept as the moment at which all that was taken has been paid for.
+/// Token bucket, kept as the moment at which everything used so far is paid for.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     rate: Option<ByteRate>,
@@ -35,7 +35,7 @@ impl RateLimit {
         self.rate
     }
 
-    /// All that was taken so far.
+    /// Returns all bytes used so far.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken_bytes.load(Ordering::Relaxed)
     }

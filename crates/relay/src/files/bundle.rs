@@ -1,4 +1,4 @@
-//! Many small files in one request.
+//! Bundles: many small files in one request.
 
 use bytes::Bytes;
 use posthaste_endpoint::{
@@ -134,7 +134,7 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Stores the files in `pieces`, which were checked to be what was sent. Blocking.
+/// Stores the files in `pieces`, which were verified to be what was sent. Blocking.
 ///
 /// # Errors
 /// The body does not hold `count` files.

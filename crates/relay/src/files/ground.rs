@@ -1,8 +1,7 @@
-//! The files that are served: all this user may reach, or one folder that nothing leads out of.
+//! Files that are served: all this user may reach, or one folder that nothing leads out of.
 //!
-//! In a folder that is lent, paths come from strangers, and so do the symbolic links on the way.
-//! What a copy writes below its destination goes through no link at all: the names may come from a
-//! stranger's store.
+//! In a lent folder, paths come from strangers, and so do the symbolic links on the way. Below its
+//! destination a copy writes through no link at all: the names may come from a stranger's store.
 
 use std::{
     ffi::OsStr,
@@ -30,10 +29,10 @@ use rustix::{
     io::Errno,
 };
 
-/// Components of a path: no path is deeper (`PATH_MAX` / 2).
+/// Maximum of components of a path: no path is deeper (`PATH_MAX` / 2).
 const COMPONENTS_MAX: usize = 2048;
 
-/// Copies that one process serves: both ends of one, with room for more.
+/// Maximum of copies that one process serves: both ends of one, with room for more.
 const ROOTS_MAX: usize = 16;
 
 /// Rule by which paths are resolved.
@@ -42,11 +41,11 @@ enum Reach {
     /// Paths as the user could name them: absolute, or relative to where the process was started.
     /// Below the root of the copy no write goes through a link, once that root is there.
     User(RwLock<Vec<Arc<CopyRoot>>>),
-    /// Beneath this directory.
+    /// Paths beneath this directory.
     Lent(Beneath),
 }
 
-/// The files that are served.
+/// Served files.
 #[derive(Debug)]
 pub(crate) struct Ground {
     reach: Reach,
@@ -69,7 +68,7 @@ impl CopyRoot {
         }
     }
 
-    /// The path below the root, where `path` lies deeper than right in it.
+    /// Returns the path below the root, if `path` lies deeper than directly in it.
     fn deep<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let rest = path.strip_prefix(self.path.as_slice())?;
         let is_folder = self.path.is_empty() || self.path.ends_with(b"/");
@@ -99,7 +98,7 @@ impl CopyRoot {
 }
 
 impl Ground {
-    /// Everything the user may reach.
+    /// Opens everything the user may reach.
     pub(crate) fn of_user() -> Self {
         Self {
             reach: Reach::User(RwLock::default()),
@@ -135,7 +134,7 @@ impl Ground {
         matches!(self.reach, Reach::Lent(_))
     }
 
-    /// A copy's own directory, or its one file, is at `path`.
+    /// Notes the path of a copy's own directory, or of its one file.
     pub(crate) fn copies(&self, path: &[u8]) {
         if let Reach::User(roots) = &self.reach {
             let mut roots = roots.write().unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +144,7 @@ impl Ground {
         }
     }
 
-    /// Links are followed where directories are listed.
+    /// Notes that directories are listed with links followed.
     pub(crate) fn follow(&self) {
         self.follows.store(true, Relaxed);
     }
@@ -181,7 +180,7 @@ impl Ground {
     /// Returns the place of `path` itself: a final link is not followed. Blocking.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::PermissionDenied`] when it leads out of what is lent.
+    /// The system's; [`ErrorKind::PermissionDenied`] if it leads out of the lent folder.
     pub(crate) fn place(&self, path: &[u8]) -> Result<Place> {
         self.check(path)?;
         match &self.reach {
@@ -213,7 +212,7 @@ impl Ground {
         Ok(Place::plain(path))
     }
 
-    /// The directory at `path` itself, to be changed. Blocking.
+    /// Returns the directory at `path` itself, to be changed. Blocking.
     ///
     /// # Errors
     /// Errors of [`Ground::place_to_write`].
@@ -261,7 +260,7 @@ impl Ground {
         opened.map_err(refused)
     }
 
-    /// Refuses paths that no client makes, and of what is lent those that try to lead out.
+    /// Refuses paths that no client makes, and in a lent folder those that try to lead out.
     fn check(&self, path: &[u8]) -> Result<()> {
         let components = path.iter().filter(|&&byte| byte == b'/').count();
         if path.contains(&0) || components > COMPONENTS_MAX {
@@ -278,7 +277,7 @@ impl Ground {
     }
 }
 
-/// The copy that writes deep below its root to `path`, and the path there.
+/// Returns the copy that writes deep below its root to `path`, and the path there.
 fn find<'a>(
     roots: &RwLock<Vec<Arc<CopyRoot>>>,
     path: &'a [u8],
@@ -332,7 +331,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A folder with links out of it, resolved by the kernel or without `openat2`.
+    /// Makes a folder with links out of it, resolved by the kernel or without `openat2`.
     fn grounds() -> (tempfile::TempDir, [Ground; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let lent = folder.path().join("lent");

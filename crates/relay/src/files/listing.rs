@@ -17,16 +17,16 @@ use super::{
     outflow::{Gone, Outlet},
 };
 
-/// Bytes of names on a page, however long they are.
+/// Maximum of bytes of names on a page, however long they are.
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
-/// Directories deep a tree may be; each costs an open directory.
+/// Maximum depth of a tree: each level costs an open directory.
 const DEPTH_MAX: usize = 256;
 
-/// A directory that is being listed.
+/// Directory that is being listed.
 struct Open {
     directory: Dir,
-    /// Relative to where the listing began.
+    /// Path relative to where the listing began.
     path: Vec<u8>,
 }
 
@@ -97,13 +97,13 @@ struct Pages<'a> {
     outlet: &'a Outlet,
     page: Page,
     bytes: usize,
-    /// The first name that could not be looked at or listed, told when all others were, and how
-    /// many there are.
+    /// First name that could not be looked at or listed, and the number of them, reported after all
+    /// others.
     left_out: Option<(Refusal, u64)>,
 }
 
 impl Pages<'_> {
-    /// Tells of all entries below `root`; of directories before what they hold.
+    /// Reports all entries below `root`; directories before what they hold.
     fn tell(&mut self, root: Open) -> Result<(), Stop> {
         let mut opened = vec![root];
         while let Some(innermost) = opened.last_mut() {
@@ -171,7 +171,7 @@ impl Pages<'_> {
         self.left_out.get_or_insert_with(|| (told(), 0)).1 += 1;
     }
 
-    /// The last message: that all was told, or what was not.
+    /// Returns the last message: everything was listed, or what was not.
     fn end(&mut self) -> Result<Page, Refusal> {
         match self.left_out.take() {
             None => Ok(Page::default()),
@@ -215,7 +215,7 @@ fn look(directory: &Dir, name: &[u8]) -> Result<Option<Entry>> {
     }
 }
 
-/// An entry without a name.
+/// Returns an entry without a name.
 fn entry_of(stat: &Stat) -> Entry {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File,

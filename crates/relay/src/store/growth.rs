@@ -1,4 +1,4 @@
-//! Objects on their way in, for those who send them on as they come.
+//! Objects on their way in, for transfers that follow them.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) struct Growth {
     file: Arc<File>,
     stored: Stored,
     grown: watch::Sender<Grown>,
-    /// Somebody begins to send it on.
+    /// Signals that a transfer begins to follow it.
     wanted: Notify,
 }
 
@@ -36,7 +36,7 @@ impl Growth {
         }
     }
 
-    /// Waits until somebody begins to send it on.
+    /// Waits until a transfer begins to follow it.
     pub(crate) async fn wanted(&self) {
         self.wanted.notified().await;
     }
@@ -50,7 +50,7 @@ impl Growth {
         self.grown.send_replace(grown);
     }
 
-    /// The upload is over: what is not whole by now never will be.
+    /// Ends the upload: an incomplete one stays so.
     pub(super) fn end(&self) {
         self.grown.send_if_modified(|grown| {
             let is_open = matches!(grown, Grown::Bytes(_));
@@ -82,11 +82,11 @@ pub(crate) enum Awaited {
 }
 
 impl Store {
-    /// An object with this digest that is stored or on its way in; waits for it to begin for as long as
-    /// `patience`.
+    /// Returns an object with this digest that is stored or on its way in; waits up to `patience`
+    /// for it to begin.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when it did not begin by then.
+    /// [`ErrorKind::NotFound`] if it did not begin by then.
     pub(crate) async fn awaited(
         self: &Arc<Self>,
         dataset: DatasetId,
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Under one lock: what was stored meanwhile is not on its way any more.
+    /// Looks up both under one lock: an object stored meanwhile is not on its way any more.
     fn growing(&self, dataset: &DatasetId, object: Object, digest: Digest) -> Option<Growing> {
         let index = self.index();
         let growth = index.growing.get(&(*dataset, object))?;

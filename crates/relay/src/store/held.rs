@@ -10,13 +10,13 @@ use posthaste_types::{ChunkIndex, FragmentIndex};
 
 use super::{Store, Stored, layout};
 
-/// Objects of a dataset in their order, and where the next ones start.
+/// Objects of a dataset in their order, and the start of the next page.
 type Page = (Vec<(Object, Stored)>, Option<(ChunkIndex, FragmentIndex)>);
 
 impl Store {
-    /// At most `count` fragments of the dataset from this place on, and where the next ones start.
-    /// Each is looked at: what is not there, or is shorter or longer than it was, is held no more.
-    /// Blocking.
+    /// Returns at most `count` fragments of the dataset from this position on, and the start of the
+    /// next page. It checks each: if its file is missing, or has another length, it is held no
+    /// more. Blocking.
     pub(crate) fn inventory(
         &self,
         dataset: &DatasetId,
@@ -77,8 +77,8 @@ impl Store {
         }
     }
 
-    /// Takes objects out of the index whose files are gone, and what is left of those, so that they
-    /// can be stored again.
+    /// Removes objects from the index whose files are gone, and their remains, so that they can be
+    /// stored again.
     fn lose(&self, dataset: &DatasetId, lost: &[(Object, Stored)]) {
         tracing::warn!(
             dataset = %layout::dataset_name(dataset),

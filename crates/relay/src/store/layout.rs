@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::Stored;
 
-/// Name of the file that tells when a dataset expires.
+/// Name of the file with a dataset's expiry.
 pub(super) const EXPIRES: &str = "expires";
 /// Digits of the digest beside it.
 const CHECK_DIGITS: usize = 16;
@@ -29,14 +29,14 @@ const KEPT_S: u64 = 253_402_300_799;
 /// Chunks whose fragments share a directory, so that no directory grows without bound.
 const GROUP_CHUNKS: u32 = 4096;
 
-/// Makes a directory that nobody else reads, or makes one so that is there.
+/// Makes a directory private to its owner, also one that exists.
 pub(super) fn make_private(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
 }
 
-/// Makes the relay's directory and makes sure that no other relay uses it.
+/// Makes the relay's directory and locks it against other relays.
 pub(super) fn lock(dir: &Path) -> Result<File> {
     let failed = |cause| Error::io("use", dir.display().to_string(), cause);
     fs::DirBuilder::new()
@@ -56,12 +56,12 @@ pub(super) fn lock(dir: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// Below what, in a directory or a store, all of a dataset lies.
+/// Returns the prefix, in a directory or a store, of everything of a dataset.
 pub(crate) fn dataset_name(dataset: &DatasetId) -> String {
     format!("datasets/{dataset}")
 }
 
-/// The name of an object in a directory or a store once it counts.
+/// Returns the name of an object in a directory or a store once it counts.
 pub(crate) fn object_name(dataset: &DatasetId, object: Object, digest: &Digest) -> String {
     let dataset = dataset_name(dataset);
     match object {
@@ -88,7 +88,7 @@ pub(super) fn object_path(
     dir.join(object_name(dataset, object, digest))
 }
 
-/// The object a file name tells of.
+/// Parses the object of a file name.
 fn parse_name(name: &str) -> Option<(Object, Digest)> {
     let (object, digest) = name.rsplit_once('.')?;
     let digest = digest.parse().ok()?;
@@ -101,7 +101,7 @@ fn parse_name(name: &str) -> Option<(Object, Digest)> {
 
 type Found = (DatasetId, u64, BTreeMap<Object, Stored>);
 
-/// Every dataset below `datasets`. What has another name is none of ours and is left alone.
+/// Returns every dataset below `datasets`. Entries with other names are left alone.
 pub(super) fn scan(datasets: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for item in fs::read_dir(datasets)? {
@@ -174,7 +174,7 @@ fn scan_objects(
     Ok(())
 }
 
-/// Bytes of all files below a directory; 0 when there is none. Links are not followed.
+/// Returns the bytes of all files below a directory; 0 if there is none. Links are not followed.
 pub(super) fn bytes_below(directory: &Path) -> io::Result<u64> {
     let mut open = vec![directory.to_owned()];
     let mut bytes = 0;

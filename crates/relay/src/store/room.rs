@@ -1,9 +1,9 @@
 //! Shares of the capacity: their owners, sizes and ends.
 //!
-//! A dataset takes what is stored of it and under way until it expires; while space is reserved for
-//! it, that or what is reserved, whichever is more. Files take theirs for good. So long as nothing
-//! is reserved the sum can only fall, and what fits now fits later; else the calendar is asked for
-//! every later moment.
+//! A dataset uses its stored bytes and uploads under way until it expires. While space is reserved
+//! for it, it uses that or the reservation, whichever is more. Files use theirs for good. As long
+//! as nothing is reserved the sum can only fall, so what fits now fits later; otherwise the
+//! calendar is checked for every later moment.
 
 mod spaces;
 
@@ -36,9 +36,9 @@ pub(crate) struct Usage {
 #[derive(Debug, Default)]
 struct Account {
     stored: u64,
-    /// Until when what is stored is kept, in seconds since the Unix epoch.
+    /// Expiry of the stored bytes, in seconds since the Unix epoch.
     expires_s: u64,
-    /// Uploads under way, and their bytes, by until when they want to be kept.
+    /// Number and bytes of uploads under way, by requested expiry.
     under_way: BTreeMap<u64, (u32, u64)>,
 }
 
@@ -61,7 +61,7 @@ impl Account {
         last.unwrap_or_default().max(self.expires_s)
     }
 
-    /// An upload is over.
+    /// Ends an upload.
     fn end(&mut self, bytes: u64, expires_s: u64) {
         if let Some((uploads, taken)) = self.under_way.get_mut(&expires_s) {
             *uploads -= 1;
@@ -73,7 +73,7 @@ impl Account {
     }
 }
 
-/// The capacity and who has it. Moments are seconds since the Unix epoch.
+/// Capacity and its users. Moments are seconds since the Unix epoch.
 #[derive(Debug)]
 pub(super) struct Room {
     capacity: u64,
@@ -82,12 +82,12 @@ pub(super) struct Room {
     stored: u64,
     under_way: u64,
     accounts: BTreeMap<DatasetId, Account>,
-    /// Bytes of all accounts, by when they end.
+    /// Bytes of all accounts, by their ends.
     ends: BTreeMap<u64, u64>,
     spaces: Spaces,
     /// Unfilled bytes of the reservations of now.
     unfilled: u64,
-    /// From when until when that is so, but for what is stored.
+    /// Span in which that is so, except for what is stored.
     counted: (u64, u64),
 }
 
@@ -106,13 +106,13 @@ impl Room {
         }
     }
 
-    /// Bytes that are there, or will be when uploads end.
+    /// Returns the bytes that are there, or will be when uploads end.
     fn taken(&self) -> u64 {
         let taken = self.stored.saturating_add(self.under_way);
         taken.saturating_add(self.files)
     }
 
-    /// Brings what is counted to this moment.
+    /// Brings the counts to this moment.
     fn advance(&mut self, now_s: u64) {
         if !(self.counted.0..self.counted.1).contains(&now_s) {
             self.spaces.expire(now_s);
@@ -149,7 +149,7 @@ impl Room {
         self.capacity.saturating_sub(taken)
     }
 
-    /// Changes an account, and all that is counted of it.
+    /// Changes an account, and all counts that depend on it.
     fn change(&mut self, dataset: &DatasetId, what: impl FnOnce(&mut Account)) {
         let mut account = self.accounts.remove(dataset).unwrap_or_default();
         let grant = self.spaces.get(dataset).copied();
@@ -207,7 +207,7 @@ impl Room {
         Ok(())
     }
 
-    /// Gives back what an upload took.
+    /// Returns the room of an upload.
     pub(super) fn end(&mut self, dataset: &DatasetId, bytes: u64, expires_s: u64) {
         self.change(dataset, |account| account.end(bytes, expires_s));
     }
@@ -220,7 +220,7 @@ impl Room {
         });
     }
 
-    /// So much less is stored.
+    /// Counts lost bytes as no longer stored.
     pub(super) fn lose(&mut self, dataset: &DatasetId, bytes: u64) {
         self.change(dataset, |account| account.stored -= bytes);
     }
@@ -230,7 +230,7 @@ impl Room {
         self.change(dataset, |account| account.expires_s = expires_s);
     }
 
-    /// Nothing is stored any more.
+    /// Counts a dataset as removed.
     pub(super) fn remove(&mut self, dataset: &DatasetId) {
         self.load(dataset, 0, 0);
     }
@@ -370,10 +370,10 @@ impl Room {
         }))
     }
 
-    /// Makes or changes the reservation of a dataset. Also tells whether there was none.
+    /// Makes or changes the reservation of a dataset. Also returns whether there was none.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then it is as it was.
+    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then nothing changes.
     pub(super) fn reserve(
         &mut self,
         dataset: &DatasetId,
@@ -388,19 +388,19 @@ impl Room {
         reserved
     }
 
-    /// Gives back what is reserved for a dataset; whether anything was.
+    /// Releases the reservation of a dataset; returns whether there was one.
     pub(super) fn release(&mut self, dataset: &DatasetId, now_s: u64) -> bool {
         let was = self.spaces.release(dataset);
         self.count(now_s);
         was
     }
 
-    /// All that is reserved.
+    /// Returns all reservations.
     pub(super) fn spaces(&self) -> &Spaces {
         &self.spaces
     }
 
-    /// Puts back what was reserved before.
+    /// Restores earlier reservations.
     pub(super) fn put_back(&mut self, spaces: Spaces, now_s: u64) {
         self.spaces = spaces;
         self.spaces.expire(now_s);

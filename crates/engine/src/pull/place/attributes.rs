@@ -96,8 +96,8 @@ fn mtime_of(found: &Stat) -> Option<FileTime> {
     })
 }
 
-/// Returns the mode it gets. Owners are not kept, so the group of a directory's new files gets no
-/// rights.
+/// Returns the mode it gets: for files without set-ID bits, because owners are not kept. A
+/// directory's set-group-ID bit only chooses the group of new files and lends no rights.
 pub(super) fn mode_of(file: &FileEntry) -> Mode {
     Mode::from_raw_mode(match file.kind {
         FileKind::Regular => without_lent_rights(file.mode),

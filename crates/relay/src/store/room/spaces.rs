@@ -21,14 +21,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::Refusal;
 
-/// The capacity, which is all that the calendar is about.
+/// Resource of the calendar: the capacity alone.
 const CAPACITY: &[usize] = &[0];
 
 /// Reservation of a dataset.
 #[derive(Debug, Clone)]
 struct Space {
     number: ReservationId,
-    /// The question, so that the same one has the same answer.
+    /// Request, so that a repeated one gets the same answer.
     asked: SpaceBody,
     grant: SpaceGrant,
 }
@@ -48,7 +48,7 @@ pub(super) struct KeptSpace {
     granted: SpaceGrant,
 }
 
-/// All reservations, one for a dataset at most.
+/// Reservations, one for a dataset at most.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Spaces {
     calendar: Reservations,
@@ -77,7 +77,8 @@ impl Spaces {
         }
     }
 
-    /// Books what was written down, as it was, but for what is over. None when that makes no sense.
+    /// Books the stored reservations unchanged, except those that are over. `None` if they make no
+    /// sense.
     pub(in crate::store) fn restore(&self, kept: KeptSpaces, now_s: u64) -> Option<Self> {
         let mut restored = self.clone();
         for (number, one) in (1..).zip(kept.spaces) {
@@ -125,13 +126,13 @@ impl Spaces {
         self.by_dataset.get(dataset).map(|space| &space.grant)
     }
 
-    /// All that is reserved, whenever that is.
+    /// Returns the bytes of all reservations, at any time.
     pub(super) fn promised(&self) -> u64 {
         let bytes = self.by_dataset.values().map(|space| space.grant.bytes);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Forgets what is over.
+    /// Removes reservations that are over.
     pub(super) fn expire(&mut self, now_s: u64) {
         if !self.calendar.expire(Timestamp::from_secs(now_s)).is_empty() {
             let calendar = &self.calendar;
@@ -140,14 +141,14 @@ impl Spaces {
         }
     }
 
-    /// The next moment at which something begins or ends.
+    /// Returns the next moment at which a reservation begins or ends.
     pub(super) fn next_change(&self, now_s: u64) -> u64 {
         let next = self.calendar.next_change(Timestamp::from_secs(now_s));
         next.map_or(u64::MAX, seconds)
     }
 
-    /// The first moment at which one of these (from when, until when, how much) has no room beside
-    /// what is reserved and what is taken outside.
+    /// Returns the first moment at which one of these (from when, until when, how much) has no room
+    /// beside the reservations and the use outside.
     pub(super) fn lacks(&mut self, outside: Curve, wanted: &[(u64, u64, u64)]) -> Option<u64> {
         self.calendar.set_outside(CAPACITY[0], outside);
         let lacks = |(from_s, to_s, bytes): &(u64, u64, u64)| {
@@ -157,10 +158,10 @@ impl Spaces {
         wanted.iter().find_map(lacks).map(seconds)
     }
 
-    /// Makes or changes the reservation of a dataset. Also tells whether there was none.
+    /// Makes or changes the reservation of a dataset. Also returns whether there was none.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then it is as it was.
+    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then nothing changes.
     pub(super) fn reserve(
         &mut self,
         dataset: &DatasetId,

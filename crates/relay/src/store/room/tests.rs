@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const CAPACITY: u64 = 100;
 const START_S: u64 = 1000;
-/// Nothing lasts longer.
+/// End of everything in the model.
 const END_S: u64 = START_S + 200;
 
 fn dataset(n: u8) -> DatasetId {
@@ -250,8 +250,7 @@ fn moves() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Asks for space and compares; what is refused is asked for again with as much as would be
-/// granted.
+/// Asks for space and compares; after a refusal it asks for as much as would be granted.
 fn reserve(room: &mut Room, model: &mut Model, n: usize, wanted: SpaceBody) {
     let now_s = model.now_s;
     let answer = room.reserve(&dataset(u8::try_from(n).unwrap()), wanted, now_s);
@@ -377,8 +376,8 @@ fn carry_out(room: &mut Room, model: &mut Model, what: Move) {
 }
 
 proptest! {
-    /// Granted is what the rule allows and nothing else; never is more taken than there is; in the
-    /// end all is free.
+    /// Checks that exactly what the rule allows is granted, that use never exceeds the capacity,
+    /// and that in the end all is free.
     #[test]
     fn room_is_given_by_the_rule(moves in proptest::collection::vec(moves(), 1..60)) {
         let mut room = Room::new(CAPACITY, 0);
