@@ -207,7 +207,7 @@ impl Room {
         Ok(())
     }
 
-    /// Returns the room of an upload.
+    /// Releases the room of an upload.
     pub(super) fn end(&mut self, dataset: &DatasetId, bytes: u64, expires_s: u64) {
         self.change(dataset, |account| account.end(bytes, expires_s));
     }

@@ -1,4 +1,4 @@
-//! A relay that only a gateway reaches, as its client sees it.
+//! Relay that only a gateway reaches, as its client sees it.
 
 use posthaste_endpoint::{
     ErrorKind,
@@ -8,7 +8,7 @@ use posthaste_endpoint::{
 use posthaste_testbed::free_port;
 use tokio::net::TcpListener;
 
-/// Nobody listens there.
+/// Returns an address where nobody listens.
 fn closed() -> String {
     format!("127.0.0.1:{}", free_port().unwrap())
 }

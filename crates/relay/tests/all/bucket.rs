@@ -1,5 +1,5 @@
-//! A relay that keeps its bytes in an object store, over real stores of three kinds: nothing but
-//! passes goes through it, and what counts is there.
+//! Relay that keeps its bytes in an object store, over real stores of three kinds: only presigned
+//! URLs go through it, and what counts is there.
 
 use std::{
     collections::BTreeSet, fs::Permissions, os::unix::fs::PermissionsExt, sync::Arc, time::Duration,
@@ -22,11 +22,11 @@ use posthaste_types::{Bytes as Amount, ChunkIndex, FragmentIndex};
 use crate::support::running::{Running, digest, later, noise};
 use crate::support::striped::{CHUNK, DATASET, SIZE, code, fragment, stripe};
 
-/// Between two looks whether something came about, and how many at most: two minutes.
+/// Interval and maximum number of looks whether something came about: two minutes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 2_400;
 
-/// A store, and a directory for the relay that has it.
+/// Store, and a directory for the relay that has it.
 enum Server {
     S3(S3Server),
     Azure(AzureServer),
@@ -94,7 +94,7 @@ impl Place {
         .await
     }
 
-    /// Everything the store has of datasets.
+    /// Returns everything the store has of datasets.
     async fn objects(&self) -> BTreeSet<String> {
         self.below("a prefix/datasets").await
     }
@@ -125,7 +125,7 @@ impl Place {
     }
 }
 
-/// A client that knows what the relay is.
+/// Returns a client that knows what the relay is.
 async fn client(relay: &Running) -> RelayClient {
     let client = relay.client();
     assert!(client.status().await.unwrap().lets_through);
@@ -138,7 +138,7 @@ async fn put(client: &RelayClient, n: usize, bytes: &Bytes) -> posthaste_endpoin
     put.await
 }
 
-/// Fragment 0, as whoever sends it asks for a pass.
+/// Returns the request of a presigned URL for fragment 0.
 fn wanted(bytes: &[u8]) -> PassBody {
     PassBody {
         size: bytes.len() as u64,
@@ -507,7 +507,7 @@ async fn measures_the_way(place: Place) {
     assert!(place.below("a prefix/probe").await.is_empty());
 }
 
-/// A second S3 server keeps one server's ways from being taken for S3. It takes minutes to build:
+/// A second S3 server, so that one server's habits are not taken for S3. Building it takes minutes:
 /// the nightly run does.
 mod minio {
     use super::*;

@@ -1,4 +1,5 @@
-//! A relay sends on to another what it holds, when somebody who may write to both asks for it.
+//! Transfers by a relay to another of what it holds, on the order of a caller with the right to
+//! write to both.
 
 use std::{path::Path, time::Duration};
 
@@ -14,7 +15,7 @@ const DATASET: DatasetId = DatasetId::new([7; 16]);
 const CHUNK: ChunkIndex = ChunkIndex::new(3);
 const FRAGMENT: FragmentIndex = FragmentIndex::new(1);
 
-/// Two relays; the first holds a fragment of `size` bytes.
+/// Starts two relays; the first holds a fragment of `size` bytes.
 async fn two(dirs: [&Path; 2], size: usize, rate: Option<u64>) -> [Running; 2] {
     let from = Running::start(dirs[0], |_| ()).await;
     let to = Running::start(dirs[1], |options| {

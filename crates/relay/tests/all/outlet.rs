@@ -107,7 +107,7 @@ async fn start_relays(folder: &std::path::Path) -> Vec<Running> {
     relays
 }
 
-/// A dataset, relays that may get fragments of it, and an outlet at its source.
+/// Dataset, relays that may get fragments of it, and an outlet at its source.
 struct Scene {
     folder: tempfile::TempDir,
     manifest: Arc<Manifest>,
@@ -257,7 +257,7 @@ impl Scene {
         self.chunks.given.lock().unwrap().clone()
     }
 
-    /// Until the source was asked so many times.
+    /// Waits until the source was asked so many times.
     async fn until_given(&self, times: usize) {
         let asked = async {
             while self.given().len() < times {

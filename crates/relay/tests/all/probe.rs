@@ -1,4 +1,4 @@
-//! Probes: a relay takes bytes of no meaning, says when they came, and keeps nothing.
+//! Probes: a relay receives bytes without meaning, reports when they came, and keeps nothing.
 
 use std::{
     sync::{
@@ -87,7 +87,7 @@ async fn a_probe_ends_when_its_sender_has_seen_enough_and_shows_the_limited_rate
 /// then.
 const PAUSED_AFTER: Amount = Amount::mebi(8);
 
-/// More than a probe hands over at once.
+/// More bytes than a probe hands over at once.
 const SOME: Amount = Amount::mebi(1);
 
 /// Returns when the relay has taken in so many bytes of probes.

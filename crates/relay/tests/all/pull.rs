@@ -557,8 +557,8 @@ async fn what_concerns_everything_ends_a_pull() {
     }
 }
 
-/// A file system that says once of each file larger than `bytes` that some of it was lost, when it
-/// is closed.
+/// Returns the habits of a file system that reports once of each file larger than `bytes` that some
+/// of it was lost, when it is closed.
 fn tells_once(bytes: u64) -> Habits {
     const EIO: i32 = 5;
     let told = Mutex::new(BTreeSet::new());

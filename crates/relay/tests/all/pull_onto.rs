@@ -1,5 +1,5 @@
-//! Pulls to where something is already: what others planted, and files that lost what belongs to
-//! them.
+//! Pulls to a destination that has something already: planted by others, or files that lost
+//! attributes.
 
 use std::{
     fs,

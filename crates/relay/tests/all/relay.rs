@@ -1,4 +1,4 @@
-//! A relay in this process, spoken to over real TLS sockets.
+//! Relay in this process, reached over real TLS sockets.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::support::running::{Running, digest, in_seconds, later, noise};
 
 const F0: FragmentIndex = FragmentIndex::new(0);
 
-/// Nothing that comes about by itself needs longer, on any machine.
+/// Time limit of everything that comes about by itself, on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn put(
@@ -47,7 +47,7 @@ async fn put(
     stored.map_err(|error| error.kind())
 }
 
-/// Every file below `dir`.
+/// Returns every file below `dir`.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for item in fs::read_dir(dir).unwrap() {

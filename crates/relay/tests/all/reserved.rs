@@ -1,5 +1,4 @@
-//! Connections to a relay that are streams of reservations, through what a gateway looks like to
-//! its client.
+//! Connections to a relay that are streams of reservations, through a model of a gateway.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +15,7 @@ use tokio::{
 
 use crate::support::running::Running;
 
-/// Leads every stream to one place, and notes what each says of its reservation.
+/// Model that leads every stream to one place, and notes the reservation that each names.
 struct Door {
     address: String,
     named: Arc<Mutex<Vec<Option<String>>>>,

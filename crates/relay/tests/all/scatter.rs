@@ -1,5 +1,5 @@
-//! A relay codes a chunk that comes whole, keeps a fragment and sends the others on, when somebody
-//! who may write to all of them asks for it.
+//! Coding by a relay: it gets a whole chunk, keeps a fragment and sends the others, on the order of
+//! a caller with the right to write to all of them.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -16,7 +16,7 @@ use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex};
 use crate::support::running::{Running, later, noise};
 use crate::support::striped::{CHUNK, DATASET, SIZE, code, fragment, stripe};
 
-/// A relay that codes, and two that get a fragment each of a chunk coded 2+1.
+/// Relay that codes, and two that get a fragment each of a chunk coded 2+1.
 struct Scene {
     relays: Vec<Running>,
     stripe: Stripe,
