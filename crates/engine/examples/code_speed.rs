@@ -10,7 +10,7 @@
 //!                                                     encrypted, and made ready to be sent
 //! ```
 //!
-//! The data, the order of work and what counts are those of `xtask/src/bench/code/isal.c`.
+//! Data, order of work and counting are those of `xtask/src/bench/code/isal.c`.
 
 use std::{
     env,

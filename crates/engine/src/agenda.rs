@@ -132,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// A tree in which every directory of `depth` more levels holds `fan_out` others, `page` told
-    /// at a time.
+    /// Tree in which every directory of `depth` more levels holds `fan_out` others, with pages of
+    /// `page`.
     struct Branch {
         depth: usize,
         left: usize,

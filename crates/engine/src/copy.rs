@@ -282,7 +282,7 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
             .map_err(|error| error.at(Locus::Source))?;
         let entry = match found {
             Some(entry) => entry,
-            // One of several is one.
+            // One source of several.
             None if among_several => {
                 shared.failed(missing(&source));
                 continue;

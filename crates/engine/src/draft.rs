@@ -84,7 +84,7 @@ fn loss_path(folder: &Path) -> PathBuf {
 /// process that closes the file. Everything else in the draft has to be read again, and nothing is
 /// kept of the file.
 pub fn note_loss(folder: &Path, path: &[u8]) {
-    // Where no note can be made the file is missed all the same, unless somebody makes it again.
+    // Without a note the file is missed all the same, unless somebody makes it again.
     let _ = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -342,7 +342,7 @@ impl Draft {
             let paths = directories.iter().map(|folder| folder.path);
             let paths = paths.filter(|path| !path.is_empty());
             self.refuse_merged(paths.chain(files.map(|about| about.path)))?;
-            // What is in it comes before it: its time is that of its source then.
+            // Its entries come before it: then its time is that of its source.
             for folder in directories.iter().rev() {
                 let opened = ground.open(folder.path, OFlags::RDONLY | OFlags::DIRECTORY);
                 let opened = opened.map_err(io::Error::from);

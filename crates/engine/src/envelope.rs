@@ -1,9 +1,9 @@
 //! Encryption from end to end: depots and relays see nothing of a dataset but sizes.
 //!
-//! A dataset that is encrypted has a random [`DatasetKey`]. Its chunks are encrypted before they
-//! are coded ([`Cipher`]), so that fragments, their digests and repair work on what depots see. Its
-//! manifest is encrypted too, and stored together with the key, which is wrapped for the dataset's
-//! recipients in the [`age`] format: an envelope. Whoever has the identity of one of them opens it.
+//! An encrypted dataset has a random [`DatasetKey`]. Its chunks are encrypted before they are coded
+//! ([`Cipher`]), so fragments, their digests and repair work on what depots see. Its manifest is
+//! encrypted too, and stored together with the key, which is wrapped for the dataset's recipients
+//! in the [`age`] format: an envelope. The identity of any of them opens it.
 //!
 //! ```text
 //! posthaste-envelope-1 LENGTH\n    LENGTH in decimal

@@ -241,7 +241,7 @@ impl Run {
             loop {
                 sleep(pause).await;
                 let is_more = fetcher.look_again().await;
-                // Who needs what came since asks by itself.
+                // A fetch that needs what came since asks by itself.
                 pause = if is_more {
                     LOOK_INTERVAL
                 } else {

@@ -181,7 +181,7 @@ impl Teller {
 
     async fn failed(&self, error: Error) {
         self.tally.failed(&error);
-        // Whoever stopped listening does not want to know.
+        // A receiver that stopped listening does not want to know.
         let _ = self.news.send(News::Failed(error)).await;
     }
 }
@@ -370,7 +370,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Lists one directory, or what is left of it.
+    /// Lists one directory, or the rest of it.
     async fn list_one(&self, pen: &mut Option<Pen>, current: Current) -> Result<()> {
         let Current { path, mark } = current;
         let path = Arc::new(path.0);

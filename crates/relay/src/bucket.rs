@@ -75,7 +75,7 @@ impl Bucket {
     /// Errors of the store; [`ErrorKind::Unsupported`] if it gives no presigned URLs or verifies
     /// nothing.
     pub async fn open(store: Arc<dyn Endpoint>) -> Result<Self> {
-        // What is wrong with the address or the keys the store's own endpoint says best.
+        // The store's own endpoint best says what is wrong with the address or the keys.
         let mut listing = store.list(b"", false).await?;
         listing.next_page().await?;
         let mut noise = [0; 16];

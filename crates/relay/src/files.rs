@@ -245,7 +245,7 @@ impl Files {
     async fn hello(self: Arc<Self>, mut inflow: Inflow) -> Response<Body> {
         outflow::when_done(Noted::default(), async move {
             let bytes = inflow.message_bytes().await?;
-            // What a later version adds at the end is not for us.
+            // Additions of a later version at the end are ignored.
             let hello = Hello::read(&mut &bytes[..])
                 .map_err(|cause| Refusal::new(ErrorKind::Invalid, cause.to_string()))?;
             let version = wire::agree(hello.oldest, hello.newest, "unknown")

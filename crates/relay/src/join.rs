@@ -107,7 +107,7 @@ impl Member {
             if self.joined.is_none() && !error.is_temporary() {
                 return Err(error);
             }
-            // What it says again and again is said once.
+            // A repeated error is reported once.
             let line = error.to_string();
             if line != told {
                 tracing::warn!("{line}");
@@ -130,8 +130,8 @@ impl Member {
             return self.register().await;
         };
         match self.beat(&joined, false).await {
-            // It took the depot out of its books, or lost them: an invitation that is still good
-            // brings it back.
+            // The service removed the depot from its books, or lost them: an invitation that is
+            // still good brings it back.
             Err(error) if is_unknown(&error) && self.invite.is_some() => self.register().await,
             said => said,
         }

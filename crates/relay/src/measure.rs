@@ -89,7 +89,7 @@ pub async fn probe(
     let mut sending: Option<Probe> = None;
     let goes_on = move |round_trip, since, sent| {
         let probe = sending.get_or_insert_with(|| Probe::new(round_trip, budget));
-        // When it ends is decided by what was sent; what it shows, by what the relay saw.
+        // The bytes sent decide when it ends; the bytes that the relay saw decide what it shows.
         probe.mark(since, sent);
         probe.goes_on(since, sent)
     };

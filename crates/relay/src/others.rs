@@ -73,7 +73,7 @@ pub(crate) type UnderWay<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Answers at once with white space, until the end of the work is known.
 pub(crate) fn answer_in_time<T: Serialize + 'static>(under_way: UnderWay<T>) -> Response<Body> {
-    // What is asked of others meanwhile belongs to the call, which is answered by then.
+    // Requests to others meanwhile belong to the call, which is answered by then.
     let under_way: UnderWay<T> = Box::pin(under_way.in_current_span());
     let pieces = stream::unfold(Some(under_way), |under_way| async move {
         let mut under_way = under_way?;

@@ -200,7 +200,7 @@ impl<S: Shelf> Desk<S> {
         {
             return self.hear(told, &head, body).await;
         }
-        // Nothing else that is asked here has a body: one that has is not read.
+        // No other request here has a body: one that has is not read.
         let close = !hyper::body::Body::is_end_stream(&body);
         match self.route(&head).await {
             Ok(response) => response,
@@ -381,7 +381,7 @@ impl Moving {
         let piece = self.left.split_to(self.left.len().min(PIECE_BYTES));
         self.rate.take(piece.len()).await;
         if self.turn.as_ref().is_none_or(Turn::is_over) {
-            // Given back first, so that who waits longer comes first.
+            // Given back first, so that the client that waits longest comes first.
             self.turn = None;
             self.turn = Some(self.moving.begin(self.slots).await);
         }

@@ -40,7 +40,7 @@ impl RateLimit {
         self.taken_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns when `bytes` more may have been taken. First come, first served.
+    /// Returns when `bytes` more may be used. First come, first served.
     pub(crate) async fn take(&self, bytes: usize) {
         self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(rate) = self.rate else { return };

@@ -63,7 +63,7 @@ impl Reception {
         loop {
             let mut next = pin!(self.next());
             let data = loop {
-                // Who sends it on gets it as soon as the disk is free to take it.
+                // A transfer that follows gets them as soon as the disk is free.
                 let is_followed = growth.is_followed();
                 tokio::select! {
                     biased;

@@ -267,7 +267,8 @@ impl Service {
         let store = Arc::clone(&self.store);
         let (file, stored, length) = blocking(move || {
             let (file, stored) = store.read(&dataset, object)?;
-            // What the disk has now: a damaged file is sent as it is, and its digest tells.
+            // Uses the file's length now: a damaged file is sent as it is, and its digest shows
+            // that.
             let length = file.metadata()?.len();
             Ok((file, stored, length))
         })

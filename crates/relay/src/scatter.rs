@@ -86,7 +86,8 @@ impl Scatters {
                 .begin(dataset, object, &line)
                 .map(|begun| (begun, first)),
         };
-        // Who sends still has the chunk to send, and hears of it only after that.
+        // A client that is sending still has the chunk to send, and reads the answer only after
+        // that.
         let ((order, memory), first) = match begun {
             Ok(begun) => begun,
             Err(refusal) => return Err((refusal, Some((body, OBJECT_BYTES_MAX)))),

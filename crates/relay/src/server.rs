@@ -228,7 +228,7 @@ impl Relay {
             }
             let _ = ending.send(true);
             let all = async { while connections.join_next().await.is_some() {} };
-            // Those that do not end by then are dropped, and their uploads with them.
+            // Requests that do not end by then are dropped, and their uploads with them.
             let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
             Ok(())
         })
@@ -237,7 +237,7 @@ impl Relay {
     fn remove_expired(&self, connections: &mut JoinSet<()>) {
         let store = Arc::clone(&self.service.store);
         connections.spawn_blocking(move || {
-            // What can't be removed now is tried again at the next turn.
+            // A dataset that can't be removed now is retried in the next turn.
             let _ = store.remove_expired(clock::unix_s());
         });
         let service = Arc::clone(&self.service);

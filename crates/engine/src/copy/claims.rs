@@ -164,7 +164,8 @@ impl Given {
                     folding = Folding::learn(shared, directory).await;
                 }
             }
-            // What can't be learnt counts as one: who has such a name is told.
+            // A folding that can't be learnt counts as the widest: an object with such a name is
+            // reported.
             let folding = folding.unwrap_or(Folding::WIDEST);
             self.names().learn(folding, state);
         });
@@ -183,8 +184,8 @@ impl Claims {
         let overlap = placed.len() > 1 && (is_twice || has_content);
         let alone = placed.len() == 1 && placed[0].entry.kind != Kind::Directory;
         let can = shared.destination.endpoint.capabilities();
-        // Stores of objects know exact names, but for those that keep them as files. What can't be
-        // removed is not made to learn it.
+        // Stores of objects know exact names, except those that keep them as files. Nothing is made
+        // to learn the folding that can't be removed.
         let may_fold = can.directories || can.removes;
         let may_fold = may_fold && !alone && !shared.options.dry_run;
         self.may_fold.store(may_fold, Relaxed);

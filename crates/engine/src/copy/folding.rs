@@ -74,7 +74,7 @@ impl Folding {
                 is_one([&*name, b"."].concat()),
             )
             .await;
-            // It is hidden, and its name says whose it is.
+            // The file is hidden, and its name says whose it is.
             let _ = endpoint.remove(&path).await;
             return Some(Self {
                 case,
@@ -103,7 +103,7 @@ impl Folding {
                 accents: is_one(apart.as_bytes()),
                 ends: is_one(&[&*name, b"."].concat()),
             };
-            // It is hidden, and its name says whose it is.
+            // The file is hidden, and its name says whose it is.
             let _ = unlinkat(&directory, &*name, AtFlags::empty());
             return folding;
         }

@@ -241,7 +241,7 @@ impl Shared {
         unkept.modes = modes.unwrap_or(unkept.modes);
         unkept.times = times.unwrap_or(unkept.times);
         let gave_up = tally.temporary >= TEMPORARY_FAILURES_MAX;
-        // Where nothing could be written, that is no matter of single files.
+        // If nothing could be written, single files are not the reason.
         let denied = tally.denied.filter(|_| !self.has_arrived());
         Ending {
             rest_arrived: self.has_arrived() && tally.listings == 0 && !gave_up,
@@ -335,7 +335,7 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
     let copying = run_to_end(shared, placed);
     match shared.options.duration_max {
         None => copying.await,
-        // Who is given up ends as one who is killed: what it made durable is found again.
+        // A copy that is given up ends like a killed one: its durable bytes are found again.
         Some(span) => tokio::select! {
             () = copying => {}
             () = expire(shared, span) => {}

@@ -48,7 +48,7 @@ type Sums = BTreeMap<u64, (u64, Checksum)>;
 type Sum = (u64, (u64, Checksum));
 
 /// Copies one large file. Returns its bytes and their checksum, and the source's own checksum if
-/// that differs.
+/// that is of another kind.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
@@ -73,7 +73,7 @@ pub(super) async fn copy(
         shared: Arc::clone(shared),
         in_order: !destination.capabilities().segments_in_any_order,
         holds: destination.capabilities().segments_held,
-        // Where nothing tells versions apart, ranges may be of several.
+        // If nothing distinguishes versions, ranges may be of several.
         ranges: source.capabilities().ranges
             && (errand.entry.mtime.is_some() || errand.entry.version.is_some()),
         errand,
@@ -144,7 +144,8 @@ impl Copying {
             }
         };
         let whole = stored?;
-        // All is sent: whoever can finish ahead has begun to, and ends within a round trip.
+        // Everything is sent: a destination that can finish ahead has begun to, and ends within a
+        // round trip.
         if may_finish && ahead.await? == Some(whole) {
             return Ok(Stage::Finished(whole));
         }
@@ -231,7 +232,7 @@ impl Copying {
 
     /// Waits for what a segment needs before it may fly: memory if it is held, and a stream.
     async fn admit(&self, bytes: u64) -> (Option<OwnedSemaphorePermit>, Pass) {
-        // What others do takes none here; what they leave takes it when it is known.
+        // Work of others needs no memory here; work that they leave needs it once it is known.
         let memory = if self.holds && !help::is_there(&self.shared) {
             borrow_memory(&self.shared, bytes).await
         } else {
@@ -248,7 +249,7 @@ impl Copying {
         let mut missing = &missing[..];
         let mut flying = JoinSet::new();
         while let Some(&index) = missing.first() {
-            // Whoever ends early shows its error before the next segment starts.
+            // A segment that ended shows its error before the next one starts.
             while let Some(ended) = flying.try_join_next() {
                 note(&mut sums, ended)?;
             }

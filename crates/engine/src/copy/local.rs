@@ -68,7 +68,7 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
     let (from, to) = ends(shared, work)?;
     let from = from.source(&work.from)?;
     let to = match to.place(&work.to) {
-        // What is not made yet would be made.
+        // A missing directory would be made.
         Err(error) if shared.options.dry_run && error.kind() == ErrorKind::NotFound => {
             Place::plain(to.path(&work.to))
         }

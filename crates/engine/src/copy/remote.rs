@@ -74,7 +74,7 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
         moving.sent(entry.size);
         shared.progress.was_copied_there(entry.size);
     } else {
-        // One end may take a file whole that the other does not.
+        // One end may accept a file whole that the other does not.
         let from = &work.source.place.endpoint;
         if entry.size > whole_max(&**destination).min(whole_max(&**from)) {
             let (copied, told) = large::copy(shared, work, &entry, &moving).await?;
@@ -336,7 +336,7 @@ pub(super) async fn check_copy(
     let destination = &shared.destination.endpoint;
     if let Some(local) = &shared.destination.local {
         let path = local.path(path);
-        // What can't be opened is told below.
+        // A file that can't be opened is reported below.
         let _ = tokio::task::spawn_blocking(move || posix::drop_cached(&path)).await;
     }
     let found = retried(shared, || async {
@@ -354,7 +354,7 @@ pub(super) async fn check_copy(
                 theirs.add(&bytes);
             }
         }
-        // What is longer than it should be is not what was written either.
+        // A longer file is not what was written either.
         let theirs = theirs.map(|theirs| theirs.sum());
         Ok(((there.size, summer.sum()), theirs))
     })

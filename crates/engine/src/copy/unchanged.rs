@@ -94,7 +94,7 @@ impl Shared {
         }
         let secs = |entry: &Entry| entry.mtime.map(|mtime| mtime.secs);
         if to.is_empty() && secs(source) != secs(there) {
-            // What is replaced does not get the mode of what replaces it.
+            // A replaced file does not get the mode of its replacement.
             return;
         }
         let learning = self.bare.keeps_modes.get_or_init(async || {
@@ -122,7 +122,7 @@ impl Shared {
                     return true;
                 }
                 let found = retried(self, || endpoint.stat(&path, false)).await;
-                // It is hidden, and its name says whose it is.
+                // The file is hidden, and its name says whose it is.
                 let _ = endpoint.remove(&path).await;
                 found
             };

@@ -336,7 +336,7 @@ fn refusal(entry: &Entry) -> Option<(&'static str, &'static str)> {
             "ask who runs the server",
         ));
     }
-    // Whether another copy goes on with it is not to be seen.
+    // Nothing shows whether another copy continues it.
     is_unfinished(&entry.name).then_some((
         "it is named as what a copy left unfinished",
         "end that copy, or leave the name out with --exclude",

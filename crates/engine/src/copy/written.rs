@@ -43,7 +43,7 @@ impl Written {
         let options = OpenOptions::new().append(true).create(true).clone();
         let file = options.open(path).map_err(failed)?;
         let (marks, torn) = whole.as_chunks::<MARK_BYTES>();
-        // What a crash left of the last one is none.
+        // A line that a crash cut off does not count.
         let length = (whole.len() - torn.len()) as u64;
         file.set_len(length).map_err(failed)?;
         let marks = marks.iter().copied().collect();
@@ -65,7 +65,7 @@ impl Written {
         let mark = mark(path);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.marks.insert(mark) {
-            // What is not kept is compared next time.
+            // A path that is not kept is compared next time.
             let _ = kept.file.write_all(&mark);
         }
     }
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(ending.last_code, Some("conflict"), "{ending:?}");
             assert_eq!((ending.left_out, ending.figures.unchanged), (1, 1));
             assert_eq!(fs::read(to.join("a")).unwrap(), b"other");
-            // What it wrote itself is known by its size and time.
+            // A file it wrote itself is recognised by its size and time.
             written.note(b"a");
             let ending = copied(&from, &to, is_local, &written).await;
             assert_eq!((ending.left_out, ending.figures.unchanged), (0, 2));

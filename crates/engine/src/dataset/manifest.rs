@@ -191,7 +191,7 @@ impl FileList {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        // Where nobody knows more of any file, it is as it was written by former releases.
+        // If nothing more is known of any file, the form is that of former releases.
         let has_more = |file: &FileEntry| file.owner != NOBODY_KNOWS || file.extra.is_some();
         let has_extras = self.files.iter().any(has_more);
         if has_extras {

@@ -220,7 +220,7 @@ fn scan_directory(
     let full = root.shown(directory);
     let folder = root.directory(directory);
     let folder = folder.map_err(|cause| failed("list", &full, cause));
-    // What is in it is reached through it: it stays open.
+    // Its entries are reached through it: it stays open.
     let Some(folder) = unless_gone(folder, directory)? else {
         return Ok(());
     };
@@ -284,11 +284,11 @@ fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
             target: target.into_os_string().into_vec(),
         })
     } else if metadata.is_file() {
-        // As whoever reads it will: a set-user-ID program and a service that acts for somebody are
+        // Asks as the later reader: a set-user-ID program and a service that acts for somebody are
         // two users.
         let may = accessat(CWD, &place.path, Access::READ_OK, AtFlags::EACCESS);
         match may {
-            // Where the kernel can't tell it is seen when it is read.
+            // If the kernel can't tell, the read will.
             Ok(()) | Err(Errno::NOSYS) => {}
             Err(cause) => return Err(failed("read", place.shown(), cause.into())),
         }

@@ -127,7 +127,7 @@ impl SourceReader {
             match self.read_extent(&root, extent, &mut buffer[extent.chunk_offset..end]) {
                 Ok(()) => {
                     let mut books = self.books();
-                    // What was left out meanwhile stays so.
+                    // A file that was left out meanwhile stays so.
                     if matches!(books.get(&extent.file), Some(Some(_))) {
                         books.remove(&extent.file);
                     }
@@ -175,7 +175,7 @@ impl SourceReader {
             if error.kind() != ErrorKind::Changed {
                 return error;
             }
-            // Who reads elsewhere may see other files under that name.
+            // A reader elsewhere may see other files under that name.
             let shown = self.root.display().to_string();
             Error::new(ErrorKind::NotFound, "read", shown)
                 .at(Locus::Source)

@@ -137,7 +137,7 @@ impl Lot {
         self.put(name, vec![text.into()], sum).await
     }
 
-    /// Writes the record in place of the one that is there.
+    /// Writes the record in place of the existing one.
     pub(crate) async fn keep_record(&self, record: &Record) -> Result<()> {
         self.keep_text(&self.id.record_name(), record.to_json())
             .await

@@ -172,7 +172,7 @@ mod tests {
     const STEP: u64 = 10;
 
     fn start_of(index: u64) -> u64 {
-        // Segments grow, as those of objects of unknown length do.
+        // Segments grow, like those of objects of unknown length.
         if index < 3 {
             index * STEP
         } else {

@@ -95,7 +95,7 @@ pub async fn drop_stream(
 
 /// Removes what the destination keeps of an unfinished copy.
 async fn discard(lot: &Lot, destination: &Arc<dyn Endpoint>, record: &Record) -> Result<()> {
-    // One that was never begun there has no note and nothing confirmed.
+    // A stream that was never begun there has no note and nothing confirmed.
     let note = lot.note().await?;
     if note.is_none() && record.confirmed.bytes() == 0 && record.why.is_some() {
         return Ok(());

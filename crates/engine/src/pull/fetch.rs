@@ -310,7 +310,7 @@ impl Fetcher {
             },
             lost.join(", ")
         );
-        // Whoever holds the chunk itself says why it gives it no more.
+        // The holder of the chunk itself says why it gives it no more.
         if let Some(last) = &search.last_error
             && last.kind() == ErrorKind::NotFound
         {

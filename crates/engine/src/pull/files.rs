@@ -54,7 +54,7 @@ struct Shelf {
 }
 
 impl DepotFiles {
-    /// Opens a dataset by who holds it; people know it by `name`.
+    /// Opens a dataset by its holders; people know it by `name`.
     #[must_use]
     pub fn new(ticket: Ticket, name: String) -> Self {
         let Ticket { manifest, holders } = ticket;
@@ -276,7 +276,7 @@ impl Endpoint for DepotFiles {
 
     fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
         let found = self.find(path).map(entry_of);
-        // Of files that were named the directory is not listed.
+        // The directory of named files is not listed.
         let root = || {
             path.is_empty()
                 .then(|| Entry::bare(Vec::new(), Kind::Directory))

@@ -153,7 +153,7 @@ impl Source {
     }
 
     fn on_failure(&self, kind: ErrorKind) {
-        // Those say something of the fragment, not of the depot.
+        // These errors are the fragment's, not the depot's.
         if matches!(kind, ErrorKind::NotFound | ErrorKind::Corrupt) {
             return;
         }

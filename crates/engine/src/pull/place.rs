@@ -366,7 +366,7 @@ impl Destination {
         let staged = self.stage(index)?;
         ftruncate(&staged, file.size).map_err(failed)?;
         self.give_extras(&staged, file)?;
-        // What is refused is asked for again at the end, and counted then.
+        // A refused attribute is tried again at the end, and counted then.
         unless_refused(fchmod(&staged, mode_of(file))).map_err(failed)?;
         let found = fstat(&staged).map_err(failed)?;
         unless_refused(futimens(&staged, &times(file, &found))).map_err(failed)?;
@@ -412,7 +412,7 @@ impl Destination {
         below.rev().filter(is_directory).try_for_each(finish)?;
         // Depots may forget a dataset once it was delivered: so it must be on disk.
         rustix::fs::syncfs(&self.root).map_err(|c| at(&self.root_path, "flush", c.into()))?;
-        // All of it is there, whatever is left beside it.
+        // Everything is there, whatever is left beside it.
         let left = self.remove_staging().err();
         if let Some(root) = root {
             self.unless_left_out(0, self.restore_root(root))?;

@@ -118,8 +118,8 @@ fn verify(destination: &Destination, places: &mut [Place]) -> Result<ChunkSet> {
                     return false;
                 };
                 let read = read_at(&file, bytes, extent.file_offset);
-                // That a write failed may be told to whoever closes the file next, and to nobody
-                // after.
+                // The system may report a failed write to the next process that closes the file,
+                // and to none after.
                 let is_lost = close(file).is_err();
                 lost.extend(is_lost.then_some(extent.file));
                 read && !is_lost

@@ -320,7 +320,7 @@ impl Spool {
         }
         let lock = self.folder.join(LOCK);
         fs::remove_file(&lock).map_err(failed("remove", &lock))?;
-        // It may hold what is not ours.
+        // It may hold foreign files.
         let _ = fs::remove_dir(&self.folder);
         Ok(())
     }
@@ -340,7 +340,7 @@ fn directories_path(folder: &Path, slot: usize) -> PathBuf {
     folder.join(format!("directories-{slot}"))
 }
 
-/// Opens a file of which so many bytes count, and cuts off the others.
+/// Opens a file of which `length` bytes count, and cuts off the others.
 fn open_cut(path: &Path, length: u64) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)

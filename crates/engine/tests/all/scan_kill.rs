@@ -100,7 +100,7 @@ struct Told {
     entries: std::vec::IntoIter<Entry>,
     page: usize,
     pause: Option<Duration>,
-    /// Entries told, where marks are left.
+    /// Entries listed, if marks are left.
     told: Option<usize>,
     ends: bool,
 }
@@ -123,7 +123,7 @@ impl Listing for Told {
     }
 
     fn mark(&self) -> Option<Vec<u8>> {
-        // As real ones, it leaves none at its beginning.
+        // Like real listings, it leaves none at its beginning.
         let told = self.told.filter(|told| *told > 2 * WHOLE_PAGE);
         told.map(|told| told.to_string().into_bytes())
     }

@@ -199,7 +199,7 @@ impl Passes {
             stored,
             until,
         };
-        // One that was asked for before is given up: its sender comes again.
+        // An earlier request for it is given up: its sender comes again.
         self.under_way().insert((dataset, object), under_way);
         Ok(sending(pass))
     }

@@ -188,7 +188,7 @@ fn store_one(
         let had = size_at(&place.path);
         space.change(had, stored.spec.size)?;
         posix::put(&place, &stored.spec, data, rules).inspect_err(|_| {
-            // What was taken a moment ago can be given back.
+            // Space taken a moment ago can be given back.
             let _ = space.change(stored.spec.size, had);
         })
     };

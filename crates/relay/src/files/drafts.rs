@@ -115,7 +115,7 @@ impl Drafts {
                     .at(Locus::Destination));
             }
         }
-        // The one that is open holds the lock on the file.
+        // The open file holds the lock.
         *open = None;
         let draft = match self.start(file, false) {
             Err(error) if error.kind() == ErrorKind::NotFound => self.start(file, true),
@@ -140,7 +140,7 @@ impl Drafts {
         self.space.change(had, file.spec.size)?;
         let started = Draft::resumable(&place, &file.spec, file.segment_size, rules);
         let (draft, kept) = started.inspect_err(|_| {
-            // What was taken a moment ago can be given back.
+            // Space taken a moment ago can be given back.
             let _ = self.space.change(file.spec.size, had);
         })?;
         Ok(OpenDraft {

@@ -89,7 +89,7 @@ impl CopyRoot {
             }
             let opened = Beneath::open_root(&root, Follow::Never);
             let opened = opened.map_err(|cause| Error::io("use", "", cause))?;
-            // Whoever was faster opened the same.
+            // A faster thread opened the same.
             let _ = self.beneath.set(opened);
         }
         let opened = self.beneath.get();
@@ -118,7 +118,7 @@ impl Ground {
             }
             Error::io("use", shown, cause)
         };
-        // It lies on a machine that others use too.
+        // The folder lies on a machine that others use too.
         let mut builder = fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(dir);
         made.map_err(failed)?;

@@ -30,7 +30,7 @@ struct Open {
     path: Vec<u8>,
 }
 
-/// Sends pages until everything was told, and an empty one.
+/// Sends pages until everything was listed, and an empty one.
 pub(super) fn list(ground: &Ground, list: &List, outlet: &Outlet) -> Result<(), Gone> {
     if list.follow {
         ground.follow();
@@ -113,7 +113,7 @@ impl Pages<'_> {
             };
             let found = match found.map_err(failed) {
                 Ok(found) => found,
-                // Of the one that was asked for nothing may seem to be all.
+                // An empty listing of the requested directory would look complete.
                 Err(error) if opened.len() == 1 => return Err(error.into()),
                 Err(error) => {
                     let path = opened.pop().map_or_else(Vec::new, |open| open.path);
@@ -143,7 +143,7 @@ impl Pages<'_> {
             if below {
                 match self.enter(&path, opened.len()) {
                     Ok(directory) => opened.push(Open { directory, path }),
-                    // What vanished meanwhile is no loss.
+                    // A name that vanished meanwhile is no loss.
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => self.leave_out(&path, &error),
                 }

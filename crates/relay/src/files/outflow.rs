@@ -141,7 +141,7 @@ pub(super) fn made(
     make: impl FnOnce(&Outlet) -> Result<(), Gone> + Send + 'static,
 ) -> Response<Body> {
     let (frames, made) = mpsc::channel(FRAMES_AHEAD);
-    // It ends at the latest when the body, and with it the receiver, is dropped.
+    // The thread ends at the latest when the body, and with it the receiver, is dropped.
     let making = spawn_blocking(move || {
         let _ = make(&Outlet { frames });
     });

@@ -98,7 +98,7 @@ impl Store {
                 continue;
             }
             let path = layout::object_path(&self.dir, dataset, *object, &stored.digest);
-            // What is there has another length: it is nobody's.
+            // A file of another length belongs to no object.
             let _ = fs::remove_file(path);
             holding.objects.remove(object);
             index.objects -= 1;

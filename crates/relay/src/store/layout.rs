@@ -126,7 +126,7 @@ pub(super) fn write_expiry(expires_s: u64) -> String {
 
 fn parse_expiry(text: &str) -> Option<u64> {
     let expires_s = text.split(' ').next()?.parse().ok()?;
-    // One without a check was written by a relay of before.
+    // A relay of a former release wrote one without a check.
     let is_sound = [write_expiry(expires_s), expires_s.to_string()].contains(&text.to_owned());
     is_sound.then_some(expires_s)
 }
@@ -136,7 +136,7 @@ fn parse_expiry(text: &str) -> Option<u64> {
 fn read_expiry(file: &Path, holds_some: bool) -> io::Result<u64> {
     let read = match fs::read(file) {
         Ok(read) => read,
-        // Nobody was told that anything is stored.
+        // No client was told that anything is stored.
         Err(cause) if cause.kind() == io::ErrorKind::NotFound && !holds_some => return Ok(0),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(cause) => return Err(cause),

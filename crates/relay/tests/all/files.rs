@@ -282,7 +282,7 @@ async fn bytes_that_are_not_what_was_sent_do_not_count() {
     let sent = body(&write, &segment, &[0; 32]);
     is_refused(&relay, "write", &sent, "another digest").await;
     assert!(!lent.join("large").exists());
-    // Nothing of it counts: the server knows of no segment.
+    // None of it counts: the server knows of no segment.
     let asked = body(&file, b"", b"");
     let answer = ask(&relay, "create", &asked).await;
     assert!(answer.ends_with(&[2, 0, 0, 1, 0, 0]), "{answer:?}");

@@ -151,7 +151,7 @@ async fn bytes_go_on_while_they_still_come() {
     let following = follow(&from, &to, sum);
     for mebi in [1, 2, 3] {
         upload.reach(mebi << 20);
-        // What lies beside a last batch in memory has gone on.
+        // Bytes beside a last batch in memory have gone on.
         receives(&to, (mebi as u64 * 1024 - 128) << 10).await;
         assert!(from.inventory(&DATASET).await.unwrap().is_empty());
     }
@@ -189,13 +189,13 @@ async fn an_order_may_overtake_what_it_follows_for_a_while() {
     let bytes = noise(1, 1 << 20);
     let sum = digest(&bytes);
     let mut following = follow(&from, &to, sum);
-    // It is waited for: an answer that something else is stored would be there long before.
+    // It waits: an answer that something else is stored would be there long before.
     let other = from.forward_fragment(&DATASET, CHUNK, FRAGMENT, &to, later());
     assert_eq!(other.await.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(goes_on(&mut following));
     Upload::begin(&from, bytes, sum).end().await.unwrap();
     ended(following).await.unwrap();
-    // What lies there goes on at once; what has another digest never came.
+    // A stored fragment goes on at once; one with another digest never came.
     ended(follow(&from, &to, sum)).await.unwrap();
     let error = ended(follow(&from, &to, digest(b"another")))
         .await

@@ -42,7 +42,7 @@ async fn what_is_sent_on_lies_there_verified() {
     let [from, to] = two([dirs[0].path(), dirs[1].path()], 3 << 20, None).await;
     assert!(from.client().status().await.unwrap().forwards);
     for _ in 0..3 {
-        // The same again changes nothing.
+        // A repetition changes nothing.
         forward(&from.client(), &to.client()).await.unwrap();
     }
     let held = to.client().inventory(&DATASET).await.unwrap();
@@ -135,7 +135,7 @@ async fn when_nobody_waits_for_it_any_more_it_ends() {
 async fn a_slow_one_is_waited_for_as_long_as_it_moves() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = two([dirs[0].path(), dirs[1].path()], 6 << 20, Some(400 << 10)).await;
-    // Who asks for it has heard at what rate the other takes it, and says so.
+    // The sender knows at what rate the other receives, and reports it.
     let there = to.client();
     there.status().await.unwrap();
     // Longer than a request on which nothing moves is borne.

@@ -251,7 +251,7 @@ async fn what_comes_out_with_another_digest_is_not_kept() {
     let end = to.gather(&DATASET, rebuilt, &from, later()).await.unwrap();
     assert_eq!(end.status, 422, "{end:?}");
     assert!(scene.is_empty().await);
-    // Who sends what is to be made again makes no sense, nor does a fragment that is not of the
+    // A sender of the fragment to be rebuilt makes no sense, nor does a fragment that is not of the
     // code.
     let refused = scene.mend(1, &[0, 1]).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);

@@ -297,7 +297,7 @@ async fn what_no_depot_holds_comes_from_the_source_and_the_rest_from_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_source_is_left_to_what_only_it_holds() {
-    // All of it from the source would take 20 s.
+    // From the source alone it would take 20 s.
     let scene = Scene::new(Some(200_000)).await;
     scene.store(0..36).await;
     scene.pull(&|_| ()).await.unwrap();

@@ -65,7 +65,7 @@ async fn a_probe_ends_when_its_sender_has_seen_enough_and_shows_the_limited_rate
         .await
         .unwrap();
     let took = started.elapsed();
-    // All of it would take four minutes.
+    // The whole probe would take four minutes.
     assert!(took < Duration::from_secs(120), "{took:?}");
     assert!(probed.sent < Amount::mebi(256));
     let marks = &probed.marks;
@@ -90,7 +90,7 @@ const PAUSED_AFTER: Amount = Amount::mebi(8);
 /// More bytes than a probe hands over at once.
 const SOME: Amount = Amount::mebi(1);
 
-/// Returns when the relay has taken in so many bytes of probes.
+/// Returns when the relay has received so many bytes of probes.
 async fn has_taken_in(client: &RelayClient, bytes: Amount) {
     while client.status().await.unwrap().received < bytes {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -120,7 +120,7 @@ async fn probes_are_bounded_and_for_those_who_may_write() {
             true
         };
         paused.spawn(async move { client.probe(Amount::mebi(10), goes_on).await });
-        // More than those before can have sent: this one is under way, too.
+        // More than the earlier probes can have sent: this one is under way, too.
         let enough = PAUSED_AFTER.times(paused_before) + SOME;
         has_taken_in(&relay.client(), enough).await;
     }
@@ -205,13 +205,13 @@ async fn a_relay_measures_the_path_to_another_one_at_a_time() {
     let status = taker.status().await.unwrap();
     assert_eq!(status.used, Amount::ZERO);
 
-    // Who is not let in there, or is not there, is told so.
+    // A client without access there, or a relay that is not there, is reported.
     let stranger = to.client_with(Credential::Secret([9; 32]));
     let refused = giver.measure(&stranger, Amount::mebi(1)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unauthenticated);
     drop(to);
     assert!(giver.measure(&taker, Amount::mebi(1)).await.is_err());
-    // And who may not write here measures nothing.
+    // A client without the right to write here measures nothing.
     let reader = mint(
         &from.secret,
         Scope::Read,

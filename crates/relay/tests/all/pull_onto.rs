@@ -28,7 +28,7 @@ async fn scene_of(fill: impl FnOnce(&Path)) -> Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_user_planted_as_unfinished_is_not_gone_on_with() {
     let scene = scene_of(|_| ()).await;
-    // What a full disk leaves has the name.
+    // A remainder of a full disk has the name.
     let files = Files::mount(Habits::refusing(|call| {
         (call.deed == Deed::Write).then_some(ENOSPC)
     }));

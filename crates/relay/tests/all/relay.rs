@@ -177,7 +177,7 @@ async fn capacity_holds_to_the_byte_even_for_uploads_at_once() {
             .iter()
             .all(|result| matches!(result, Ok(()) | Err(ErrorKind::Full)))
     );
-    // Space set aside for uploads that end may have turned some away; all of it is free again.
+    // Space set aside for uploads that end may have caused refusals; all of it is free again.
     for chunk in 20..24 {
         let _ = put(&client, &id, chunk, &noise(0, 1 << 20)).await;
     }
@@ -339,7 +339,7 @@ async fn bodies_of_all_clients_share_the_rate() {
         .into_iter()
         .for_each(|result| result.unwrap());
     let took = start.elapsed();
-    // How much longer is up to the machine.
+    // The rest of the time is up to the machine.
     assert!(took.as_secs_f64() > 1.8, "8 MiB at 4 MiB/s took {took:?}");
 }
 

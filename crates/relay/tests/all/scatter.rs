@@ -130,7 +130,7 @@ async fn bytes_that_are_not_the_chunk_and_fragments_that_are_not_its_count_nowhe
     damaged.bytes = noise(2, SIZE);
     let refused = scene.scatter(&damaged).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
-    // As if the relay had coded it wrongly: what comes out is not what should.
+    // As if the relay had coded it wrongly: the result has another digest.
     let mut other = scene.coded();
     other.keep.1 = scene.stripe.digests[1];
     let ends = scene.scatter(&other).await.unwrap();
@@ -151,7 +151,7 @@ async fn what_was_stored_before_the_relay_died_is_found() {
     let first = scattering.next().await.unwrap().unwrap();
     assert!(first.is_stored());
     scene.relays.remove(0).kill().await;
-    // What it told, and nothing else, is sure; the rest either lies there whole or does not.
+    // Only what it reported is sure; the rest either lies there whole or does not.
     let mut told = vec![first.fragment];
     while let Ok(Some(end)) = scattering.next().await {
         told.push(end.fragment);
@@ -198,7 +198,7 @@ async fn who_leaves_ends_what_it_asked_for() {
             .await
             .unwrap(),
     );
-    // The same again is taken, whatever came of the first.
+    // A repetition is accepted, whatever came of the first.
     let ends = scene.scatter(&coded).await.unwrap();
     let is_well = |end: &PieceEnd| end.is_stored() || kind_of(end.status) == ErrorKind::Busy;
     assert!(ends.values().all(is_well), "{ends:?}");

@@ -148,7 +148,7 @@ async fn a_hold_is_gone_unless_it_is_committed() {
     };
     let grant = granted(&client, &kept, committed).await;
     assert_eq!(grant.held_until_unix_s, None);
-    // It is looked at what is free whenever somebody asks.
+    // Free space is computed at every request.
     let mut seen = room(&client).await;
     // Two minutes.
     for _ in 0..2_400 {
@@ -178,7 +178,7 @@ async fn what_is_reserved_for_later_bounds_how_long_others_may_stay() {
     let error = reaching.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     assert!(error.to_string().contains("could be kept until"), "{error}");
-    // What is there can't stay longer either, and what is its own may come early.
+    // Stored data can't stay longer either, and a dataset's own data may come early.
     let longer = put(&client, &other, 0, in_seconds(1100)).await;
     assert_eq!(longer, Err(ErrorKind::Full));
     put(&client, &other, 0, in_seconds(950)).await.unwrap();

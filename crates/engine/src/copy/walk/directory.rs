@@ -182,7 +182,7 @@ impl Directory {
     async fn make_one(&self, shared: &Shared, above: Made) -> Result<Made> {
         let endpoint = &shared.destination.endpoint;
         let names = self.parent.as_ref().map(|parent| parent.names(shared));
-        // Of several sources, two may have names that are one there.
+        // Two of several sources may have names that are equal there.
         if names.is_some() || !self.to.is_empty() {
             let given = shared.claims.give(shared, names, &self.to, Kind::Directory);
             given.await?;

@@ -62,7 +62,7 @@ pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> 
     if is_known || shared.options.dry_run || !shown.trim_end_matches('/').ends_with(&called) {
         return Ok(());
     }
-    // Where nothing can be written, that shows when it is.
+    // A destination that can't be written shows that on the first write.
     let is_same = is_same_directory((&**into, root), (&**from, below)).await;
     match is_same {
         Ok(true) => Err(is_inside(

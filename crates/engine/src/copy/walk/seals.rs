@@ -40,7 +40,7 @@ impl Seal {
     /// this one does not change that one, and is allowed in either order.
     fn release(&mut self) {
         let is_open = |parent: &mut Arc<Directory>| parent.stays_open();
-        // One that is empty may only be made now, which would change the one above.
+        // An empty one may only be made now, which would change the one above.
         if !self.empty {
             self.parent.take_if(is_open);
         }
@@ -89,7 +89,7 @@ impl Seals {
 
     /// Adds a directory in which everything has arrived; `None` for one without anything to set.
     pub(super) fn add(&self, seal: Option<Seal>) {
-        // Where a listing of keys tells no object of the directory's own, there is nothing to keep.
+        // If a listing of keys has no object of the directory's own, there is nothing to keep.
         let is_plain = |entry: &Entry| entry.mtime.is_none() && entry.version.is_none();
         let is_due = |seal: &Seal| {
             let is_told = !(seal.by_keys && seal.entry.as_ref().is_some_and(is_plain));

@@ -173,7 +173,7 @@ impl Known<'_> {
             return known.clone();
         }
         let (above, name) = parted(path);
-        // Those above are as young as it is, so that none is forgotten before what it holds.
+        // Directories above are as young as this one, so none is dropped before what it holds.
         let parent = self.recall(above);
         let known = self.old.remove(path).unwrap_or_else(|| {
             let entry = Entry {

@@ -46,7 +46,7 @@ impl DirectoryVisit {
                     self.directory.identify(place)?;
                 }
                 let listing = retried(shared, || endpoint.list(from, follow)).await?;
-                // It can be listed: now it is made, even if it is empty.
+                // The listing works: now the directory is made, even if it is empty.
                 self.walk.place(&self.directory, Vec::new()).await;
                 self.listing.insert(Mutex::new(listing))
             }

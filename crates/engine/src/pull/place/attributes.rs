@@ -78,7 +78,7 @@ impl Destination {
             let is_set = unless_refused(set_times(&times(file, &found))).map_err(failed)?;
             refused.times = u64::from(!is_set);
         }
-        // What can't be looked at was set all the same.
+        // An attribute that can't be read was set all the same.
         let unkept = look().map_or(refused, |found| {
             let wanted = (mode.map(Mode::as_raw_mode), mtime);
             not_kept_of(refused, wanted, (found.st_mode, mtime_of(&found)))

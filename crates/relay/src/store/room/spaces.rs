@@ -181,7 +181,7 @@ impl Spaces {
         self.calendar.set_outside(CAPACITY[0], outside);
         let number = self.book(&grant, now_s).map_err(|refused| {
             if let Some((number, reservation)) = had {
-                // It was there a moment ago.
+                // Its room was there a moment ago.
                 let _ = self.calendar.restore(number, reservation);
             }
             refusal(&refused, wanted.bytes)
@@ -238,7 +238,7 @@ fn grant(
     let begun_s = before.map(|before| before.from_unix_s.min(now_s));
     let from_s = wanted.from_unix_s.unwrap_or(now_s);
     let from_unix_s = if from_s <= now_s {
-        // What has begun began when it did.
+        // A reservation that has begun keeps its start.
         begun_s.unwrap_or(now_s)
     } else {
         from_s
@@ -251,7 +251,7 @@ fn grant(
     if until_unix_s - now_s > AHEAD_MAX.as_secs() {
         return invalid("space is reserved for 400 days ahead at most");
     }
-    // What was committed is not taken back by a question.
+    // A question does not take back a commitment.
     let is_committed = before.is_some_and(|before| before.held_until_unix_s.is_none());
     let held_s = hold_s.filter(|_| !is_committed);
     Ok(SpaceGrant {

@@ -45,7 +45,7 @@ fn uploads_draw_on_what_is_reserved_first_and_others_never_do() {
     room.keep(&mine, now + 50);
     assert_eq!(usage(&mut room), (70, 0, 0));
     assert!(room.begin(&mine, 1, now + 50, now).is_err());
-    // What is deleted is still reserved.
+    // Deleted data stays reserved.
     room.remove(&mine);
     assert_eq!(usage(&mut room), (10, 60, 0));
     assert!(room.release(&mine, now));
@@ -69,7 +69,7 @@ fn what_is_reserved_later_bounds_how_long_others_are_kept() {
         "no longer either"
     );
     room.begin(&dataset(3), 20, now + 25, now).unwrap();
-    // One that stores and has reserved takes the larger of both, not the sum.
+    // A dataset that stores and has reserved uses the larger of both, not the sum.
     room.begin(&mine, 30, now + 40, now).unwrap();
     let usage = room.usage(now + 20);
     assert_eq!((usage.reserved, usage.free), (50, 0));
