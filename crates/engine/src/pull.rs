@@ -139,10 +139,10 @@ pub struct PullReport {
 /// Pulls the dataset into `destination`, which is made if missing. It calls `progress` a few times
 /// a second.
 ///
-/// It never writes outside `destination`, whatever the manifest or links at the destination say.
-/// Unfinished files lie in one hidden directory there, until the end. The mode of `destination`
-/// itself is restored only if it was missing or empty. Single files, directories and links that the
-/// destination refuses are left out and reported.
+/// The pull never writes outside `destination`, whatever the manifest or links at the destination
+/// say. Unfinished files lie in one hidden directory there, until the end. The mode of
+/// `destination` itself is restored only if it was missing or empty. Single files, directories and
+/// links that the destination refuses are left out and reported.
 ///
 /// # Errors
 /// At [`Locus::Destination`](posthaste_endpoint::Locus::Destination): [`ErrorKind::Full`],

@@ -2,9 +2,9 @@
 //! write to both.
 //!
 //! A fragment is read as it is sent, on request also while it still arrives. Connections are kept.
-//! It counts at the other relay only once its digest was verified there. Meanwhile the answer is
-//! white space, one byte a second, so the caller sees that the transfer continues. If the caller
-//! leaves, the transfer ends.
+//! The fragment counts at the other relay only once its digest was verified there. Meanwhile the
+//! answer is white space, one byte a second, so the caller sees that the transfer continues. If the
+//! caller leaves, the transfer ends.
 
 use std::{sync::Arc, time::Duration};
 

@@ -3,7 +3,7 @@
 //! `posthaste cp` starts it over SSH. The peer makes a key and a secret that nobody else ever sees,
 //! listens on a free port, and reports all that in one line on standard output. The client connects
 //! to that port or, if a firewall forbids that, speaks HTTP/2 through standard input and output.
-//! When standard input ends, for whatever reason, the peer ends too.
+//! The peer ends with its standard input, whatever ended that.
 
 mod channel;
 

@@ -17,7 +17,7 @@ use super::{Extent, FileEntry, FileKind, FileList, Root};
 
 /// Reader of the stream's chunks that notices every file that is no longer what was listed.
 ///
-/// It holds no file open between chunks, so any number of readers may exist.
+/// No file stays open between chunks, so any number of readers may exist.
 #[derive(Debug, Clone)]
 pub struct SourceReader {
     root: PathBuf,

@@ -569,8 +569,7 @@ fn tells_once(bytes: u64) -> Habits {
     })
 }
 
-// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed
-// first"
+// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed first"
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_that_is_told_once_is_heard_whoever_closes_the_file() {
     let scene = Scene::new("2+1", |root| {
@@ -619,8 +618,7 @@ async fn nothing_is_kept_of_a_file_that_lost_some() {
     assert_same(&scene.source(), &home);
 }
 
-// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a
-// word"
+// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a word"
 #[tokio::test(flavor = "multi_thread")]
 async fn times_arrive_where_both_are_taken_or_none() {
     let scene = Scene::new("2+1", fill).await;
