@@ -71,7 +71,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Local files.
+    /// Returns an end at local files.
     #[must_use]
     pub fn local(posix: Posix) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Place {
         }
     }
 
-    /// End at any other endpoint.
+    /// Returns an end at any other endpoint.
     #[must_use]
     pub fn remote(endpoint: Arc<dyn Endpoint>) -> Self {
         Self {

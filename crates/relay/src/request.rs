@@ -39,8 +39,7 @@ use crate::{
 
 /// Bytes of a stored object read at once: large enough for the disk, small beside many readers.
 const READ_BYTES: usize = 256 << 10;
-/// Maximum of bytes read from a client without the right to store anything, only so that the
-/// refusal arrives: a fragment of the usual size.
+/// Bytes read from a refused client at most, so that it gets the refusal: a usual fragment.
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
 /// Features that not every relay has.

@@ -36,7 +36,7 @@ impl fmt::Debug for DatasetKey {
 }
 
 impl DatasetKey {
-    /// A new one.
+    /// Returns a new key.
     ///
     /// # Errors
     /// [`ErrorKind::Other`] if the operating system gives no randomness.

@@ -197,7 +197,7 @@ impl Lot {
             .at(Locus::Source)
     }
 
-    /// The record.
+    /// Returns the record.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] without a record, [`ErrorKind::Corrupt`] for one that can't be read.

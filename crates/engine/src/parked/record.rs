@@ -21,7 +21,7 @@ const PREFIX: &str = "parked-";
 pub struct ParkId(String);
 
 impl ParkId {
-    /// A new one.
+    /// Returns a new id.
     ///
     /// # Errors
     /// The system's, if it has no randomness.

@@ -32,7 +32,7 @@ async fn kind_through(gateway: String) -> ErrorKind {
     client.status().await.unwrap_err().kind()
 }
 
-/// If no straight way leads there, a refusal says nothing about the relay.
+/// Checks that a refusal says nothing about the relay if no straight way leads there.
 #[tokio::test]
 async fn what_a_busy_gateway_does_not_reach_in_time_is_not_said_to_be_gone() {
     // The kernel takes connections, and nobody ever reads.

@@ -79,7 +79,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// A new one.
+    /// Returns a new identity.
     ///
     /// # Errors
     /// The operating system gives no randomness.
