@@ -1,7 +1,7 @@
 //! Serves files to another posthaste: the other end of `posthaste_endpoint::peer`.
 //!
-//! The server is part of a relay, which lends one folder within its capacity, and of the process
-//! that `posthaste cp` starts over SSH, which serves what its user may reach.
+//! The server runs in a relay, which lends one folder within its capacity. It also runs in the
+//! process that `posthaste cp` starts over SSH, which serves what its user may reach.
 
 mod bundle;
 mod drafts;
