@@ -1,9 +1,9 @@
 //! Other end of a copy: serves what its user may reach, for as long as its one client lives.
 //!
 //! `posthaste cp` starts it over SSH. The peer makes a key and a secret that nobody else ever sees,
-//! and listens on a free port. It reports all that in one line on standard output. The client connects
-//! to that port or, if a firewall forbids that, speaks HTTP/2 through standard input and output.
-//! The peer ends with its standard input, whatever ended that.
+//! and listens on a free port. It reports all that in one line on standard output. The client
+//! connects to that port or, if a firewall forbids that, speaks HTTP/2 through standard input and
+//! output. The peer ends with its standard input, whatever ended that.
 
 mod channel;
 

@@ -1,4 +1,4 @@
-//! Folding of names by a file system, which may ignore differences in case (APFS, NTFS, exFAT,
+//! Folding of names by a file system. It may ignore differences in case (APFS, NTFS, exFAT,
 //! SMB), in how accents are written (APFS, ZFS) or in the dots and spaces at the end (Windows).
 
 use std::{
