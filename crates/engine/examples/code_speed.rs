@@ -1,5 +1,5 @@
-//! Measures the erasure code, and what else becomes of a chunk, on one core; `cargo xtask bench code`
-//! runs it beside ISA-L.
+//! Measures the erasure code, and what else becomes of a chunk, on one core; `cargo xtask bench
+//! code` runs it beside ISA-L.
 //!
 //! ```text
 //! code_speed kernels                                  names this processor's kernels, fastest first
@@ -10,7 +10,7 @@
 //!                                                     encrypted, and made ready to be sent
 //! ```
 //!
-//! The data, the order of work and what counts are those of `xtask/src/bench/code/isal.c`.
+//! Data, order of work and counting are those of `xtask/src/bench/code/isal.c`.
 
 use std::{
     env,
@@ -95,8 +95,8 @@ fn speed(
     Ok(())
 }
 
-/// A chunk on its way out, in the clear and encrypted. Copying it to a fresh buffer stands for reading
-/// it.
+/// Measures a chunk on its way out, in the clear and encrypted. Copying it to a fresh buffer stands
+/// for reading it.
 fn chunk(k: &str, m: &str, bytes: &str, seconds: &str) -> Result<(), Box<dyn Error>> {
     let codec = Codec::new(Code::new(k.parse()?, m.parse()?)?);
     let span = Duration::from_secs_f64(seconds.parse()?);
@@ -131,7 +131,7 @@ fn chunk(k: &str, m: &str, bytes: &str, seconds: &str) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// GB a second, the median of batches.
+/// Returns GB a second, the median of batches.
 #[expect(clippy::disallowed_methods, reason = "measures the real clock")]
 fn measure<E>(
     bytes: usize,
@@ -160,7 +160,7 @@ fn from_page(memory: &mut [u8], size: usize) -> &mut [u8] {
     &mut memory[start..start + size]
 }
 
-/// The xorshift64 generator (Marsaglia, "Xorshift RNGs", 2003).
+/// Fills by the xorshift64 generator (Marsaglia, "Xorshift RNGs", 2003).
 fn fill(bytes: &mut [u8]) {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     for eight in bytes.chunks_exact_mut(8) {

@@ -1,5 +1,5 @@
-//! Directories still to look at: several are looked at at once, the newest first, so that a deep
-//! tree is left behind branch by branch and few of them wait at any moment.
+//! Directories still to look at. Several are visited at once, the newest first, so that a deep tree
+//! is finished branch by branch and few of them wait at any moment.
 
 use std::{
     future::Future,
@@ -8,17 +8,17 @@ use std::{
 
 use tokio::{sync::Notify, task::JoinSet};
 
-/// Directories that may wait before those that found them wait too.
+/// Maximum of waiting directories; beyond it the visits that found them wait too.
 const WAITING_MAX: usize = 4_096;
 
-/// A directory that is being looked at, page by page.
+/// Visit of a directory, page by page.
 pub(crate) trait Visit: Send + Sized + 'static {
-    /// Takes the next page and returns the directories found in it; `None` at the end. Failures
-    /// are told where the visit began.
+    /// Reads the next page and returns the directories found in it; `None` at the end. Failures are
+    /// reported where the visit began.
     fn step(&mut self) -> impl Future<Output = Option<Vec<Self>>> + Send;
 }
 
-/// What waits, and how many are being looked at.
+/// Waiting items, and the number being looked at.
 #[derive(Debug)]
 struct State<V> {
     waiting: Vec<V>,
@@ -31,7 +31,7 @@ struct Agenda<V> {
     changed: Notify,
 }
 
-/// Gives a place back, also when the visit panics.
+/// Guard that gives a place back, also when the visit panics.
 struct Busy<'a, V>(&'a Agenda<V>);
 
 impl<V> Drop for Busy<'_, V> {
@@ -73,7 +73,7 @@ impl<V> Agenda<V> {
         self.changed.notify_one();
     }
 
-    /// The newest directory, or nothing when all are done.
+    /// Returns the newest directory; `None` when all are done.
     async fn take(&self) -> Option<(V, Busy<'_, V>)> {
         loop {
             let changed = self.changed.notified();
@@ -100,7 +100,7 @@ impl<V> Agenda<V> {
     }
 }
 
-/// Looks at all directories and those found in them, `at_once` at a time.
+/// Visits all directories and those found in them, `at_once` at a time.
 pub(crate) async fn visit_all<V: Visit>(first: Vec<V>, at_once: usize) {
     let agenda = std::sync::Arc::new(Agenda {
         state: Mutex::new(State {
@@ -132,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// A tree in which every directory of `depth` more levels holds `fan_out` others, `page` told
-    /// at a time.
+    /// Tree in which every directory of `depth` more levels holds `fan_out` others, with pages of
+    /// `page`.
     struct Branch {
         depth: usize,
         left: usize,

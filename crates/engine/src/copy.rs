@@ -1,13 +1,13 @@
 //! Copies files and trees between any two endpoints.
 //!
 //! A walker lists the sources and hands files to lanes through a bounded queue. Lanes between two
-//! local paths run on blocking threads (`local`); all others stream (`remote`), as many at once as
-//! an optimizer says that is told what that gave (`tuning`). Small files travel whole (`small`);
-//! large ones in segments (`large`), each summed on its way, checked at the destination and noted,
-//! so that a killed copy continues where it was. What fails for now is tried again (`retry`), a
-//! stream that stalls is given up for another (`watch`). A file that fails
-//! is reported and left out; the others go on. Only what would fail for every file (no space, no
-//! credentials, a read-only file system) stops the copy.
+//! local paths run on blocking threads (`local`). All others stream (`remote`); an optimizer
+//! chooses their number by the results so far (`tuning`). Small files travel whole (`small`). Large
+//! ones travel in segments (`large`), each summed on its way, verified at the destination and
+//! recorded, so that a killed copy continues where it was. Temporary failures are retried
+//! (`retry`), a stalled stream is replaced by another (`watch`). A file that fails is reported and
+//! left out; the others go on. Only an error that every file would get (no space, no credentials, a
+//! read-only file system) stops the copy.
 
 mod board;
 mod cargo;
@@ -51,15 +51,15 @@ pub use written::Written;
 
 use lane::Shared;
 
-/// What becomes of symbolic links.
+/// Treatment of symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// The link is copied as a link.
+    /// Copied as links.
     #[default]
     Keep,
-    /// What it points to is copied.
+    /// Followed: what a link points to is copied.
     Follow,
-    /// It is left out.
+    /// Left out.
     Skip,
 }
 
@@ -71,7 +71,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Local files.
+    /// Returns an end at local files.
     #[must_use]
     pub fn local(posix: Posix) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Place {
         }
     }
 
-    /// Anything else.
+    /// Returns an end at any other endpoint.
     #[must_use]
     pub fn remote(endpoint: Arc<dyn Endpoint>) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Place {
 }
 
 impl Place {
-    /// Shows a path below it, as what is said of it does.
+    /// Shows a path below it as messages do.
     #[must_use]
     pub fn show(&self, path: &[u8]) -> String {
         self.endpoint.show(path)
@@ -104,66 +104,69 @@ impl fmt::Debug for Place {
     }
 }
 
-/// One thing to copy.
+/// Source of a copy.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Where it is; its root is the file or directory itself.
+    /// Place of the source; its root is the file or directory itself.
     pub place: Place,
-    /// The name it gets inside a destination directory.
+    /// Name of the source inside a destination directory.
     pub name: Vec<u8>,
-    /// Written with a trailing slash: it must be a directory, and its content is copied.
+    /// Source written with a trailing slash: it must be a directory, and its content is copied.
     pub content: bool,
 }
 
-/// How a copy is done.
+/// Options of a copy.
 #[derive(Clone)]
 pub struct Options {
-    /// Which files.
+    /// Filter of files.
     pub filter: Filter,
-    /// Who decides how many files and streams are used at once.
+    /// Method that decides how many files and streams are used at once.
     pub method: Method,
-    /// Where earlier copies ended, by the name of their path ([`Tuned::path`]).
+    /// Settings at which earlier copies ended, by the name of their path ([`Tuned::path`]).
     pub history: BTreeMap<String, Setting>,
-    /// All lanes together send no faster. May be changed while the copy runs.
+    /// Rate limit of all lanes together. May be changed while the copy runs.
     pub throttle: Throttle,
-    /// What becomes of symbolic links.
+    /// Treatment of symbolic links.
     pub links: Links,
-    /// How local files are written.
+    /// Rules for writing local files.
     pub rules: DraftRules,
-    /// Copy also what seems unchanged.
+    /// Copies also what seems unchanged.
     pub again: bool,
-    /// Leave files alone that are as new at the destination, or newer.
+    /// Leaves files alone that are as new at the destination, or newer.
     pub update: bool,
-    /// A file whose mode is another at the destination is not the same.
+    /// Counts a file with another mode at the destination as changed.
     pub modes: bool,
-    /// Read each file back from a remote destination and compare.
+    /// Reads each file back from a remote destination and compares.
     pub verify: bool,
-    /// Say what would be done.
+    /// Reports only what would be done.
     pub dry_run: bool,
-    /// An earlier run of this copy made the destination: it is the copy, and no place to copy into.
+    /// An earlier run of this copy made the destination: it is the copy, not a directory to copy
+    /// into.
     pub continues: bool,
-    /// An earlier run of this copy made the destination, if it is a directory: it gets the attributes of its source.
+    /// An earlier run of this copy made the destination. If that is a directory, it gets the
+    /// attributes of its source.
     pub has_begun: bool,
-    /// What this copy wrote so far, also in earlier runs. Where nothing is to be replaced, only that counts as unchanged by its size and
-    /// time; of all else that is there the bytes are compared. Nothing is remembered without.
+    /// Record of what this copy wrote so far, also in earlier runs. If nothing is to be replaced,
+    /// only recorded files count as unchanged by size and time; the bytes of all others at the
+    /// destination are compared. Without a record nothing is remembered.
     pub written: Option<Arc<Written>>,
-    /// Start no file after this many bytes.
+    /// Bytes after which no further file starts.
     pub transfer_max: Option<Bytes>,
-    /// Start nothing after this time, and end what is under way within seconds.
+    /// Time after which nothing starts, and transfers under way end within seconds.
     pub duration_max: Option<Duration>,
-    /// Who may do some of it elsewhere; nobody without.
+    /// Others that may copy some of it; `None` for nobody.
     pub help: Option<Arc<dyn Help>>,
-    /// Called for each thing worth a line.
+    /// Callback for each notice.
     pub on_notice: Arc<dyn Fn(&Notice<'_>) + Send + Sync>,
 }
 
-/// Something worth a line.
+/// Notice of a copy, worth a line.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// The destination is made, as a copy of a tree. If this run does not end, the next one will find
-    /// a directory there, which is no place to copy into ([`Options::continues`]).
+    /// The copy makes the destination, as a copy of a tree. If this run is interrupted, the next
+    /// one will find a directory there, which is not one to copy into ([`Options::continues`]).
     Made,
-    /// The directory that [`Notice::Made`] told of is there, at this local path.
+    /// The directory of [`Notice::Made`] exists, at this local path.
     Stands(&'a std::path::Path),
     /// This failed; the rest goes on unless the error is fatal.
     Failed(&'a Error),
@@ -173,7 +176,7 @@ pub enum Notice<'a> {
     Unchanged(&'a str),
     /// A file would be copied.
     WouldCopy(&'a str),
-    /// Something that can't be copied, a socket or device, or a link not asked for.
+    /// Something that can't be copied was left out: a socket or device, or a link not asked for.
     LeftOut(&'a str),
     /// A stream's destination failed: the rest goes to the parking place of this name.
     Parking(&'a Error, &'a str),
@@ -181,34 +184,34 @@ pub enum Notice<'a> {
     Tuned(&'a Decision),
 }
 
-/// How a copy ended.
+/// End of a copy.
 #[derive(Debug)]
 pub struct Ending {
-    /// The counters.
+    /// Counters at the end.
     pub figures: Figures,
-    /// What stopped everything, or why nothing could be written at all.
+    /// Error that stopped everything, or the reason why nothing could be written at all.
     pub fatal: Option<Error>,
-    /// What arrived without something of its own.
+    /// Counts of what arrived without something of its own.
     pub unkept: Unkept,
     /// Symbolic links that the destination refuses to make; they are among those left out.
     pub links_refused: u64,
     /// Files that count as unchanged by their size, because the destination keeps no times.
     pub untimed: u64,
-    /// The last thing that failed without stopping everything.
+    /// Last failure that did not stop everything.
     pub last_error: Option<String>,
     /// The page under `docs/errors/` that explains it.
     pub last_code: Option<&'static str>,
-    /// All has arrived, or was there, but what failed: each was named.
+    /// Everything has arrived, or was there, except what failed and was named.
     pub rest_arrived: bool,
-    /// How many failed in a way that may pass when tried again.
+    /// Number of failures that may pass when tried again.
     pub temporary: u64,
-    /// How many were left out for a reason of their own: changed, unreadable, impossible name.
+    /// Number of files left out for a reason of their own: changed, unreadable, impossible name.
     pub left_out: u64,
-    /// How many failed otherwise.
+    /// Number of other failures.
     pub other: u64,
-    /// A limit that ended it.
+    /// Limit that ended it.
     pub limit: Option<Limit>,
-    /// What the optimizer did.
+    /// Report of the optimizer.
     pub tuned: Tuned,
 }
 
@@ -223,9 +226,9 @@ pub enum Limit {
 
 /// Copies `sources` to `destination`.
 ///
-/// One source onto a destination that isn't a directory becomes the destination. Several sources,
-/// a destination that is a directory, or one written with a trailing slash (`into`): each source
-/// goes into it under its own name. A source written with a trailing slash gives its content.
+/// A single source becomes the destination, unless that is a directory. Several sources, a
+/// destination that is a directory, or one written with a trailing slash (`into`): each source goes
+/// into it under its own name. A source written with a trailing slash gives its content.
 pub async fn copy(
     sources: Vec<Source>,
     destination: Place,
@@ -241,14 +244,14 @@ pub async fn copy(
     shared.ending()
 }
 
-/// A source and where it goes.
+/// Source and its destination.
 #[derive(Debug)]
 pub(crate) struct Placed {
     source: Arc<Source>,
     entry: Entry,
-    /// Relative to the destination.
+    /// Path relative to the destination.
     to: Vec<u8>,
-    /// Whether `to` existed before.
+    /// `to` existed before.
     existed: bool,
 }
 
@@ -280,7 +283,7 @@ async fn place_all(shared: &Shared, sources: Vec<Source>, into: bool) -> Result<
             .map_err(|error| error.at(Locus::Source))?;
         let entry = match found {
             Some(entry) => entry,
-            // One of several is one.
+            // One source of several.
             None if among_several => {
                 shared.failed(missing(&source));
                 continue;

@@ -1,7 +1,8 @@
-//! A dataset: a sealed list of files seen as one byte stream, cut into chunks of equal size.
+//! Dataset: a sealed list of files seen as one byte stream, cut into chunks of equal size.
 //!
-//! [`scan`] lists a directory, [`SourceReader`] reads the stream's chunks and notices when a file
-//! is no longer what was listed, and [`Manifest`] is what the far end needs to put it together.
+//! [`scan`] lists a directory. [`SourceReader`] reads the stream's chunks and notices when a file
+//! is no longer what was listed. [`Manifest`] is what the far end needs to put the dataset
+//! together.
 
 mod bounds;
 mod extra;
@@ -25,43 +26,43 @@ pub use root::Root;
 pub use scan::{changed_ns, is_path_below, scan, scan_files, scan_passing};
 pub use source::{FileFault, SourceReader};
 
-/// Smallest chunk: less would cost a round trip and a disk flush each for too little.
+/// Smallest chunk: a smaller one would cost a round trip and a disk flush for too little.
 const CHUNK_SIZE_MIN: u64 = 1 << 20;
-/// Largest chunk of datasets that fit into [`CHUNKS_AIM_MAX`] of them: what is in flight twice
-/// after a crash, and what a lane keeps in memory.
+/// Largest chunk of datasets that fit into [`CHUNKS_AIM_MAX`] of them. It bounds what is in flight
+/// twice after a crash and what a lane keeps in memory.
 const CHUNK_SIZE_USUAL_MAX: u64 = 64 << 20;
-/// Largest chunk of all: what a relay takes as one fragment of a code with k = 1.
+/// Largest chunk of all: the maximum that a relay accepts as one fragment of a code with k = 1.
 const CHUNK_SIZE_MAX: u64 = posthaste_endpoint::relay::wire::OBJECT_BYTES_MAX;
-/// A dataset has at least this many chunks where the smallest chunk allows, so that shares can
-/// follow the depots' rates and a lost depot costs little.
+/// Minimum number of chunks if the smallest chunk allows, so that shares can follow the depots'
+/// rates and a lost depot costs little.
 const CHUNKS_AIM_MIN: u64 = 128;
-/// And at most this many where the largest chunk allows, so that books and manifest stay small.
+/// Maximum number of chunks if the largest chunk allows, so that books and manifest stay small.
 const CHUNKS_AIM_MAX: u64 = 200_000;
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileKind {
-    /// Bytes in the stream.
+    /// Regular file with bytes in the stream.
     Regular,
-    /// A directory; kept even when empty.
+    /// Directory, kept even if empty.
     Directory,
-    /// A symbolic link, kept as a link.
+    /// Symbolic link, kept as a link.
     Symlink {
-        /// Where it points, byte for byte.
+        /// Target of the link, byte for byte.
         target: Vec<u8>,
     },
-    /// A regular file that was left out, since it was at fault when it was read: its bytes in the stream are of no use, and
-    /// whoever pulls makes nothing of it.
+    /// Regular file that was left out because of a fault when it was read. Its bytes in the stream
+    /// are of no use, and a pull does not make the file.
     LeftOut,
 }
 
-/// One file of a dataset.
+/// File of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEntry {
-    /// Relative to the dataset's root, `/` between components, never with `.` or `..`. Empty for
-    /// the root directory itself, which is the first entry.
+    /// Path relative to the dataset's root, `/` between components, never with `.` or `..`. Empty
+    /// for the root directory itself, which is the first entry.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Bytes of a regular file; 0 for the others.
     pub size: u64,
@@ -71,22 +72,23 @@ pub struct FileEntry {
     pub mtime_s: i64,
     /// Nanoseconds after `mtime_s`, below 10^9.
     pub mtime_ns: u32,
-    /// Inode number at the source, to notice when another file took the name.
+    /// Inode number at the source, to detect that another file took the name.
     pub inode: u64,
-    /// Where its bytes start in the stream.
+    /// Start of its bytes in the stream.
     pub offset: u64,
-    /// The number of its owner, and of its group; [`NOBODY_KNOWS`] in a list of a former release.
+    /// Number of its owner; [`NOBODY_KNOWS`] in a list of a former release.
     pub owner: u32,
-    /// That of its group.
+    /// Number of its group; [`NOBODY_KNOWS`] in a list of a former release.
     pub group: u32,
-    /// When anything about it changed last, in nanoseconds since 1970; 0 in a list of a former release.
+    /// Last change of anything about it, in nanoseconds since 1970; 0 in a list of a former
+    /// release.
     pub changed_ns: i64,
-    /// What few files have.
+    /// Attributes that few files have.
     pub extra: Option<Box<Extra>>,
 }
 
 impl FileEntry {
-    /// The path for people.
+    /// Returns the path for people.
     #[must_use]
     pub fn shown(&self) -> String {
         if self.path.is_empty() {
@@ -95,7 +97,7 @@ impl FileEntry {
         String::from_utf8_lossy(&self.path).into_owned()
     }
 
-    /// The path for the operating system, below `root`.
+    /// Returns the path for the operating system, below `root`.
     #[must_use]
     pub fn below(&self, root: &Path) -> std::path::PathBuf {
         if self.path.is_empty() {
@@ -105,7 +107,7 @@ impl FileEntry {
     }
 }
 
-/// The files of a dataset in order of their paths' bytes.
+/// Files of a dataset in order of their paths' bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileList {
     /// Every file; directories come before what they hold.
@@ -114,7 +116,7 @@ pub struct FileList {
     pub bytes: u64,
 }
 
-/// One piece of a chunk: bytes of one file.
+/// Piece of a chunk: bytes of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Index into [`FileList::files`].
@@ -128,7 +130,7 @@ pub struct Extent {
 }
 
 impl FileList {
-    /// Takes a file for one that was left out.
+    /// Marks a file as left out.
     pub fn leave_out(&mut self, file: usize) {
         let entry = self.files.get_mut(file);
         if let Some(entry) = entry.filter(|entry| !entry.path.is_empty()) {
@@ -136,13 +138,13 @@ impl FileList {
         }
     }
 
-    /// Files that were left out.
+    /// Returns the files that were left out.
     pub fn left_out(&self) -> impl Iterator<Item = &FileEntry> {
         let files = self.files.iter();
         files.filter(|file| file.kind == FileKind::LeftOut)
     }
 
-    /// Number of regular files.
+    /// Returns the number of regular files.
     #[must_use]
     pub fn regular_files(&self) -> usize {
         self.files
@@ -151,7 +153,8 @@ impl FileList {
             .count()
     }
 
-    /// Size of chunk `chunk`: the chunk size, what is left for the last one, 0 past the end.
+    /// Returns the size of chunk `chunk`: the chunk size, what is left for the last one, 0 past the
+    /// end.
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32, chunk_size: Bytes) -> usize {
         let start = u64::from(chunk).saturating_mul(chunk_size.get());
@@ -159,7 +162,7 @@ impl FileList {
         usize::try_from(size).unwrap_or(usize::MAX)
     }
 
-    /// Which bytes of which files make up chunk `chunk`. O(log files + extents).
+    /// Returns the bytes of files that make up chunk `chunk`. O(log files + extents).
     pub fn extents(&self, chunk: u32, chunk_size: Bytes) -> impl Iterator<Item = Extent> {
         let start = u64::from(chunk).saturating_mul(chunk_size.get());
         let end = start + self.chunk_bytes(chunk, chunk_size) as u64;
@@ -183,9 +186,10 @@ impl FileList {
     }
 }
 
-/// The chunk size for a dataset of `bytes`: a power of two from 1 MiB to 64 MiB that gives 128
-/// chunks or more where it can, and larger (to 256 MiB) only to keep them at 200,000. An encrypted
-/// chunk has a tag, and still must fit what a relay takes: so those are half as large at most.
+/// Returns the chunk size for a dataset of `bytes`: a power of two from 1 MiB to 64 MiB that gives
+/// 128 chunks or more if possible, and larger (to 256 MiB) only to keep them at 200,000. An
+/// encrypted chunk has a tag and must still fit what a relay accepts, so its size is at most half
+/// as large.
 #[must_use]
 pub fn chunk_size_for(bytes: Bytes, is_encrypted: bool) -> Bytes {
     let max = CHUNK_SIZE_MAX >> u32::from(is_encrypted);

@@ -1,4 +1,4 @@
-//! The files of a stage-in on their way: in a hidden directory beside the one they become.
+//! Files of a stage-in on their way: in a hidden directory beside the one they become.
 
 use std::{
     collections::HashMap,
@@ -33,56 +33,58 @@ use crate::copy::{
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
-/// Permission bits that come along: never those that let a file run as somebody else.
+/// Permission bits that are transferred: never those that let a file run as somebody else.
 const MODE_MASK: u32 = 0o777;
-/// Of a directory those that let its owner work in it: it is still to get its name, and is removed some day.
+/// Rights that let the owner work in a directory: it still has to get its name, and is removed some
+/// day.
 const OWNER_ALL: u32 = 0o700;
 
-/// A file of a draft, as it is to be in the end.
+/// File of a draft, with its final attributes.
 #[derive(Debug, Clone, Copy)]
 pub struct Finish<'a> {
-    /// Relative to the draft.
+    /// Path relative to the draft.
     pub path: &'a [u8],
     /// Its bytes.
     pub size: u64,
-    /// Its permission bits, where they are known.
+    /// Permission bits, if known.
     pub mode: Option<u32>,
-    /// When it changed last, where that is known.
+    /// Last change, if known.
     pub mtime: Option<FileTime>,
 }
 
-/// A directory of a draft, as it is to be in the end.
+/// Directory of a draft, with its final attributes.
 #[derive(Debug, Clone, Copy)]
 pub struct Folder<'a> {
-    /// Relative to the draft; empty for the draft itself.
+    /// Path relative to the draft; empty for the draft itself.
     pub path: &'a [u8],
-    /// Its permission bits, where they are known.
+    /// Permission bits, if known.
     pub mode: Option<u32>,
-    /// When it changed last, where that is known.
+    /// Last change, if known.
     pub mtime: Option<FileTime>,
 }
 
-/// Where a stage-in is put together, and where it goes.
+/// Folder where a stage-in is put together, with its destination.
 #[derive(Debug)]
 pub struct Draft {
     folder: PathBuf,
     destination: PathBuf,
     actor: Actor,
-    /// The file system said that some of what was written is lost.
+    /// The file system reported a loss of written bytes.
     has_lost: AtomicBool,
 }
 
-/// Where it is noted beside a draft that some of what was written to it was lost.
+/// Returns the path beside a draft that notes the loss of written bytes.
 fn loss_path(folder: &Path) -> PathBuf {
     let mut name = folder.as_os_str().to_owned();
     name.push(".lost");
     name.into()
 }
 
-/// Notes that a file of a draft lost some of what was written, which is told once: to whoever closes the file first. What else is
-/// thought to be in the draft has to be read again, and nothing is kept of the file.
+/// Notes that a file of a draft lost written bytes. The file system reports that once, to the first
+/// process that closes the file. Everything else in the draft has to be read again, and nothing is
+/// kept of the file.
 pub fn note_loss(folder: &Path, path: &[u8]) {
-    // Where no note can be made the file is missed all the same, unless somebody makes it again.
+    // Without a note the file is missed all the same, unless somebody makes it again.
     let _ = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -97,13 +99,14 @@ fn failed(operation: &'static str, path: &Path, cause: io::Error) -> Error {
 }
 
 impl Draft {
-    /// The directory that it is put together in.
+    /// Returns the directory in which it is put together.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The draft of what becomes `destination`; `token` tells it from drafts of others.
+    /// Returns the draft of what becomes `destination`; `token` distinguishes it from drafts of
+    /// others.
     #[must_use]
     pub fn new(destination: &Path, token: &str) -> Self {
         let name = destination.file_name().unwrap_or_default();
@@ -119,19 +122,19 @@ impl Draft {
         }
     }
 
-    /// The same with the rights of somebody else, whose files they are then.
+    /// Acts with the rights of another account, which then owns the files.
     #[must_use]
     pub fn acting(self, actor: Actor) -> Self {
         Self { actor, ..self }
     }
 
-    /// What people call one of its files.
+    /// Returns the full path of one of its files.
     fn path(&self, relative: &[u8]) -> PathBuf {
         self.folder.join(OsStr::from_bytes(relative))
     }
 
-    /// Opens its directory, which is made where there is none yet. What somebody else put in its place is no draft: what is written
-    /// there would be theirs.
+    /// Opens its directory, and makes it if there is none yet. A directory that somebody else put
+    /// there is refused: what is written to it would be theirs.
     fn ground(&self) -> io::Result<Beneath> {
         match Beneath::open_own(&self.folder) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
@@ -145,7 +148,7 @@ impl Draft {
     /// Writes a piece of a file, durable only after [`Draft::sync`].
     ///
     /// # Errors
-    /// The operating system's, as all here.
+    /// The operating system's, as everywhere here.
     pub fn write(&self, path: &[u8], size: u64, at: u64, bytes: &[u8]) -> Result<()> {
         self.actor.run(|| {
             let wrote = self.open(path, size);
@@ -170,7 +173,7 @@ impl Draft {
         })
     }
 
-    /// Opens a file of this size to write, which is made where it is missing, through no link.
+    /// Opens a file of this size to write, through no link, and makes it if it is missing.
     fn open(&self, path: &[u8], size: u64) -> io::Result<fs::File> {
         let (parent, name) = split(path);
         let folder = self.ground()?.folder(parent, true)?;
@@ -182,7 +185,7 @@ impl Draft {
         Ok(file)
     }
 
-    /// Makes what was written of a file durable.
+    /// Makes the written bytes of a file durable.
     ///
     /// # Errors
     /// The operating system's.
@@ -197,7 +200,7 @@ impl Draft {
         })
     }
 
-    /// Hears what the file system says of what it took before.
+    /// Handles the file system's report on bytes that it accepted before.
     fn hear(&self, path: &[u8], said: io::Result<()>) -> io::Result<()> {
         said.inspect_err(|_| {
             self.has_lost.store(true, Ordering::Relaxed);
@@ -205,14 +208,15 @@ impl Draft {
         })
     }
 
-    /// Whether the file system said of any file, to anybody, that some of what was written is lost.
+    /// Returns whether the file system reported a loss of written bytes, for any file and to
+    /// anybody.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         let is_noted = || Ok(loss_path(&self.folder).exists());
         self.has_lost.load(Ordering::Relaxed) || self.actor.run(is_noted).unwrap_or(true)
     }
 
-    /// Hands what is there of a file to `take`, piece by piece.
+    /// Passes the existing bytes of a file to `take`, piece by piece.
     ///
     /// # Errors
     /// The operating system's.
@@ -237,8 +241,8 @@ impl Draft {
         })
     }
 
-    /// Which two of these names are one where it goes, if any: one would replace the other. Makes a file there to learn it, where any
-    /// may be.
+    /// Fails if two of these names are equal at the destination: one would replace the other. To
+    /// learn that it makes a file there, if any may be.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`], with both.
@@ -254,7 +258,7 @@ impl Draft {
         }
     }
 
-    /// Sees that all that is there under these names is something of its own.
+    /// Checks that everything that is there under these names is an object of its own.
     fn refuse_merged<'a>(&self, paths: impl Iterator<Item = &'a [u8]> + Clone) -> Result<()> {
         let mut seen = HashMap::new();
         for path in may_be_one(paths) {
@@ -267,14 +271,14 @@ impl Draft {
         Ok(())
     }
 
-    /// Says that two names are one where it goes.
+    /// Returns the error that two names are equal at the destination.
     fn clash(&self, path: &[u8], other: &[u8]) -> Error {
         let shown = self.destination.join(OsStr::from_bytes(path));
         let error = is_one_with("stage in", shown.display().to_string(), other);
         clash(error.hint("let it go to another file system"))
     }
 
-    /// Whether a file is there with room for all of it.
+    /// Returns whether a file is there with room for all of it.
     #[must_use]
     pub fn has(&self, path: &[u8], size: u64) -> bool {
         let has = self.actor.run(|| {
@@ -284,25 +288,26 @@ impl Draft {
         has.unwrap_or(false)
     }
 
-    /// What tells this draft from anything else of its name; none when it is not there.
+    /// Returns what distinguishes this draft from anything else of its name; `None` if it is not
+    /// there.
     #[must_use]
     pub fn identity(&self) -> Option<String> {
         self.actor.run(|| Ok(identity(&self.folder))).ok()?
     }
 
-    /// Whether what lies at the destination is the draft of this identity.
+    /// Returns whether the object at the destination is the draft of this identity.
     #[must_use]
     pub fn has_landed(&self, identity_then: &str) -> bool {
         let now = self.actor.run(|| Ok(identity(&self.destination)));
         now.is_ok_and(|now| now.as_deref() == Some(identity_then))
     }
 
-    /// Makes all that no chunk brings, and gives files what their source says of them. Parents stand before what is in them.
-    /// Tells what the file system does not keep of that.
+    /// Makes everything that no chunk brings, and gives files the attributes of their source.
+    /// Parents stand before what is in them. Returns what the file system does not keep of that.
     ///
     /// # Errors
-    /// The operating system's; [`ErrorKind::Conflict`] where two names came to be one, in a directory that takes others for one than those
-    /// [`Draft::refuse_clash`] looked at.
+    /// The operating system's; [`ErrorKind::Conflict`] if two names became equal, in a directory
+    /// that folds other names than those [`Draft::refuse_clash`] looked at.
     pub fn complete<'a>(
         &self,
         directories: &[Folder<'_>],
@@ -337,7 +342,7 @@ impl Draft {
             let paths = directories.iter().map(|folder| folder.path);
             let paths = paths.filter(|path| !path.is_empty());
             self.refuse_merged(paths.chain(files.map(|about| about.path)))?;
-            // What is in it comes before it: its time is that of its source then.
+            // Its entries come before it: then its time is that of its source.
             for folder in directories.iter().rev() {
                 let opened = ground.open(folder.path, OFlags::RDONLY | OFlags::DIRECTORY);
                 let opened = opened.map_err(io::Error::from);
@@ -349,10 +354,10 @@ impl Draft {
         })
     }
 
-    /// Gives it its name. Nothing that is there already is replaced.
+    /// Gives it its name. Never replaces anything.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where something is there.
+    /// [`ErrorKind::Conflict`] if something is there.
     pub fn rename(&self) -> Result<()> {
         self.actor.run(|| {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -411,7 +416,8 @@ fn identity(path: &Path) -> Option<String> {
     Some(format!("{}:{}", about.dev(), about.ino()))
 }
 
-/// Gives a directory what its source has, or the mode of those that its user makes, and makes it durable.
+/// Gives a directory its source's attributes, or the mode of a user's new directories, and makes it
+/// durable.
 fn publish_directory(directory: OwnedFd, folder: &Folder<'_>) -> io::Result<Unkept> {
     let directory = fs::File::from(directory);
     let mode = folder.mode.map(|mode| mode & MODE_MASK | OWNER_ALL);
@@ -432,7 +438,7 @@ fn publish_directory(directory: OwnedFd, folder: &Folder<'_>) -> io::Result<Unke
     Ok(unkept)
 }
 
-/// Whether a file system can't do a thing at all.
+/// Returns whether a file system can't do a thing at all.
 fn is_unable(cause: &io::Error) -> bool {
     let cause = Errno::from_io_error(cause);
     matches!(cause, Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP))

@@ -1,9 +1,9 @@
 //! Encryption from end to end: depots and relays see nothing of a dataset but sizes.
 //!
-//! A dataset that is encrypted has a random [`DatasetKey`]. Its chunks are encrypted before they are
-//! coded ([`Cipher`]), so that fragments, their digests and repair work on what depots see. Its
-//! manifest is encrypted too, and stored together with the key, which is wrapped for the dataset's
-//! recipients in the [`age`] format: an envelope. Whoever has the identity of one of them opens it.
+//! An encrypted dataset has a random [`DatasetKey`]. Its chunks are encrypted before they are coded
+//! ([`Cipher`]), so fragments, their digests and repair work on what depots see. Its manifest is
+//! encrypted too, and stored together with the key, which is wrapped for the dataset's recipients
+//! in the [`age`] format: an envelope. The identity of any of them opens it.
 //!
 //! ```text
 //! posthaste-envelope-1 LENGTH\n    LENGTH in decimal
@@ -27,13 +27,13 @@ const MAGIC: &[u8] = b"posthaste-envelope-1 ";
 /// Longest wrapped key: 64 recipients take 11 KiB.
 const WRAPPED_BYTES_MAX: usize = 64 << 10;
 
-/// Whether the bytes start as an envelope does.
+/// Returns whether the bytes start like an envelope.
 #[must_use]
 pub fn is_envelope(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Puts the text of a manifest into an envelope with the wrapped key of its dataset.
+/// Puts the text of a manifest into an envelope, with the wrapped key of its dataset.
 #[must_use]
 pub fn close(wrapped: &[u8], cipher: &Cipher, mut text: Vec<u8>) -> Vec<u8> {
     let digest = cipher.encrypt(TextName::Manifest, &mut text);
@@ -45,11 +45,11 @@ pub fn close(wrapped: &[u8], cipher: &Cipher, mut text: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Opens an envelope with the first identity that fits: the cipher of the dataset, and the text of
-/// its manifest. Never panics on outside bytes.
+/// Opens an envelope with the first identity that fits. Returns the cipher of the dataset and the
+/// text of its manifest. Never panics on outside bytes.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] when it is for others, [`ErrorKind::Corrupt`] when it was changed,
+/// [`ErrorKind::PermissionDenied`] if it is for others, [`ErrorKind::Corrupt`] if it was changed,
 /// [`ErrorKind::Invalid`] for anything that is no envelope.
 pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<(Cipher, Vec<u8>)> {
     let (wrapped, digest, text) = split(bytes).ok_or_else(cut_off)?;
@@ -70,10 +70,12 @@ pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<(Cipher, Vec<u8>)> 
     Ok((cipher, text))
 }
 
-/// The text of the manifest in an envelope, by the cipher of its dataset. Never panics on outside bytes.
+/// Returns the text of the manifest in an envelope, by the cipher of its dataset. Never panics on
+/// outside bytes.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when it was changed or is another's, [`ErrorKind::Invalid`] for anything that is no envelope.
+/// [`ErrorKind::Corrupt`] if it was changed or is another's, [`ErrorKind::Invalid`] for anything
+/// that is no envelope.
 pub fn open_with(bytes: &[u8], cipher: &Cipher) -> Result<Vec<u8>> {
     let (_, digest, text) = split(bytes).ok_or_else(cut_off)?;
     decrypt(cipher, &digest, text)

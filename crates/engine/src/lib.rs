@@ -1,4 +1,4 @@
-//! The hands: moves bytes between endpoints: copy, encode, pull.
+//! Hands that move bytes between endpoints: copies, encoding and pulls.
 
 extern crate alloc;
 

@@ -1,10 +1,10 @@
 //! Streams that could not reach their destination and can't be read twice: parked elsewhere, and
 //! completed from there without their source.
 //!
-//! A parking place is a folder of any endpoint that can write, list and remove. Of each stream it has
-//! a record, what the destination's writer noted, and the pieces the destination had not taken
-//! (`lot`). What is sent where when it is completed is decided in `plan`, which touches nothing.
-//! `docs/reference/parking.md` has the rules.
+//! A parking place is a folder of any endpoint with the rights to write, list and remove. It holds
+//! a record of each stream, the note of the destination's writer, and the pieces that the
+//! destination had not accepted (`lot`). `plan` decides what is sent where when a stream is
+//! completed, and touches nothing. `docs/reference/parking.md` has the rules.
 
 mod lot;
 mod plan;
@@ -22,19 +22,19 @@ pub use record::{ParkId, Piece, Record};
 pub use resume::{Dropped, Resumed, drop_stream, resume};
 pub use runs::Runs;
 
-/// A parked stream, as a listing shows it.
+/// Parked stream in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {
-    /// What its record says.
+    /// Record of the stream.
     pub record: Record,
-    /// Bytes that lie at the parking place.
+    /// Bytes at the parking place.
     pub bytes: u64,
 }
 
-/// The streams at a parking place, in the order of their ids.
+/// Lists the streams at a parking place, in the order of their ids.
 ///
 /// # Errors
-/// The place's; [`posthaste_endpoint::ErrorKind::Corrupt`] for a record that can't be read.
+/// Errors of the place; [`posthaste_endpoint::ErrorKind::Corrupt`] for a record that can't be read.
 pub async fn list(place: &Arc<dyn Endpoint>) -> Result<Vec<Parked>> {
     let mut found = Vec::new();
     for id in lot::ids(&**place).await? {
@@ -43,10 +43,10 @@ pub async fn list(place: &Arc<dyn Endpoint>) -> Result<Vec<Parked>> {
     Ok(found)
 }
 
-/// One stream at a parking place.
+/// Finds one stream at a parking place.
 ///
 /// # Errors
-/// As [`list`]; [`posthaste_endpoint::ErrorKind::NotFound`].
+/// Errors of [`list`]; [`posthaste_endpoint::ErrorKind::NotFound`].
 pub async fn find(place: &Arc<dyn Endpoint>, id: &ParkId) -> Result<Parked> {
     let lot = Lot::new(Arc::clone(place), id.clone());
     let record = lot.record().await?;

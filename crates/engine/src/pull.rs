@@ -1,9 +1,10 @@
-//! Brings a dataset home: from every depot that holds some of it and from its source at once, whatever
-//! k of k + m fragments come first or the chunk itself, verified, and under final names only when whole.
+//! Pull of a dataset: from every depot that holds some of it and from its source at once. It uses
+//! the first k of k + m fragments or the chunk itself, verified, and gives files their final names
+//! only when whole.
 //!
-//! Chunks are fetched by `fetch`, which chooses among depots, and put in place by `place`, which
-//! knows the destination. What an earlier run left is found by digest alone, so that a pull can be
-//! killed at any moment, and run again when it was complete, without fetching twice.
+//! `fetch` chooses among depots and fetches chunks; `place` knows the destination and puts them in
+//! place. An earlier run's remains are found by digest alone. So a pull can be killed at any
+//! moment, or run again after it was complete, without fetching twice.
 
 mod fetch;
 mod files;
@@ -26,47 +27,47 @@ pub use files::DepotFiles;
 use place::Destination;
 pub use place::{ExtrasUnkept, LeftOut};
 
-/// Memory for chunks on their way, in bytes, unless said otherwise.
+/// Default memory for chunks on their way, in bytes.
 const MEMORY_DEFAULT: Bytes = Bytes::mebi(128);
-/// Chunks under way at once, whatever their size: enough to keep 64 lanes busy.
+/// Maximum of chunks under way, whatever their size: enough to keep 64 lanes busy.
 const CHUNKS_MAX: u64 = 64;
-/// How often a failed pull looks whether its last writes ended, and how often at most: 2 s in all,
-/// many times what writing a chunk to a disk takes.
+/// Interval and number of checks whether the last writes of a failed pull ended: 2 s in all, many
+/// times what writing a chunk to a disk takes.
 const SETTLE_CHECK: Duration = Duration::from_millis(5);
 const SETTLE_CHECKS_MAX: u32 = 400;
-/// How often holders are asked what they hold by now: a dataset may be pulled while it is still sent. The
-/// interval doubles as long as none holds more.
+/// Interval of asking holders what they hold by now: a dataset may be pulled while it is still
+/// sent. The interval doubles as long as none holds more.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(120);
-/// How often progress is told.
+/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A depot that holds some of a dataset, or its source.
+/// Depot that holds some of a dataset, or its source.
 #[derive(Debug, Clone)]
 pub struct Holder {
-    /// Its name, for people.
+    /// Name for people.
     pub name: String,
-    /// How to reach it, with leave to read.
+    /// Client that reaches it, with the right to read.
     pub client: RelayClient,
-    /// What it is known to hold.
+    /// Fragments it is known to hold.
     pub held: BTreeSet<(ChunkIndex, FragmentIndex)>,
 }
 
-/// All that is needed to pull a dataset.
+/// Everything needed to pull a dataset.
 #[derive(Debug, Clone)]
 pub struct Ticket {
-    /// The dataset.
+    /// Manifest of the dataset.
     pub manifest: Arc<Manifest>,
-    /// Who holds it.
+    /// Holders of the dataset.
     pub holders: Vec<Holder>,
 }
 
-/// How to pull.
+/// Options of a pull.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
     /// Memory for chunks on their way. At least one chunk is under way whatever this says.
     pub memory: Bytes,
-    /// Whether what is there under a name gives way to what the dataset has.
+    /// The dataset's files replace what is there under their names.
     pub overwrite: bool,
 }
 
@@ -79,27 +80,27 @@ impl Default for PullOptions {
     }
 }
 
-/// How one depot does.
+/// Progress of one depot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HolderProgress {
     /// Its name.
     pub name: String,
-    /// What came from it.
+    /// Bytes received from it.
     pub received: Bytes,
-    /// The rate of the last moments.
+    /// Recent rate.
     pub rate: ByteRate,
-    /// Whether it was given up.
+    /// The pull gave the depot up.
     pub lost: bool,
 }
 
-/// How far a pull is.
+/// Progress of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     /// Verified bytes at the destination.
     pub bytes_done: u64,
     /// Bytes of the dataset.
     pub bytes_total: u64,
-    /// Files whole and under their names.
+    /// Files that are whole and under their names.
     pub files_done: usize,
     /// Regular files of the dataset.
     pub files_total: usize,
@@ -107,46 +108,47 @@ pub struct Progress {
     pub holders: Vec<HolderProgress>,
 }
 
-/// What a pull did.
+/// Report of a pull.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PullReport {
-    /// Bytes of the dataset that are at the destination, all of them verified.
+    /// Bytes of the dataset at the destination, all of them verified.
     pub bytes: u64,
-    /// Regular files that are there.
+    /// Regular files at the destination.
     pub files: usize,
     /// Chunks that needed parity because data fragments were missing, damaged or out of reach.
     pub rebuilt_chunks: u64,
     /// Fragments that came with a wrong digest and were not used.
     pub corrupt_fragments: u64,
-    /// Depots that did not answer any more at the end.
+    /// Depots that no longer answered at the end.
     pub depots_lost: u64,
     /// Chunks that were at the destination already.
     pub skipped_chunks: u64,
-    /// What files and directories are there without, because the destination refuses to keep it.
+    /// Counts of what files and directories are without, because the destination refuses to keep
+    /// it.
     pub unkept: Unkept,
-    /// What is not there, because the destination refuses it.
+    /// Files that are missing because the destination refuses them.
     pub left_out: LeftOut,
-    /// What arrived without its owner, its other names, or attributes.
+    /// Counts of what arrived without its owner, its other names, or attributes.
     pub extras_unkept: ExtrasUnkept,
-    /// Files that the dataset lacks, since they were left out when it was sent.
+    /// Files that the dataset lacks, because they were left out when it was sent.
     pub not_sent: Vec<String>,
-    /// Why what was needed on the way could not be removed.
+    /// Reason why temporary files could not be removed.
     pub unclean: Option<String>,
 }
 
-/// Pulls the dataset into `destination`, which is made when missing. `progress` is called a few
-/// times a second.
+/// Pulls the dataset into `destination`, which is made if missing. It calls `progress` a few times
+/// a second.
 ///
-/// Nothing outside `destination` is ever written, whatever the manifest or links at the destination
-/// say. What is unfinished lies in one hidden directory there, until the end. The mode of
-/// `destination` itself is restored only if it was missing or empty. What the destination refuses of single files, directories
-/// and links is left out and told.
+/// The pull never writes outside `destination`, whatever the manifest or links at the destination
+/// say. Unfinished files lie in one hidden directory there, until the end. The mode of
+/// `destination` itself is restored only if it was missing or empty. Single files, directories and
+/// links that the destination refuses are left out and reported.
 ///
 /// # Errors
 /// At [`Locus::Destination`](posthaste_endpoint::Locus::Destination): [`ErrorKind::Full`],
-/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Conflict`] when something is in the way or another
-/// pull is running there. [`ErrorKind::Unreachable`] (temporary) when too few fragments of a chunk
-/// can be had. After each of them the same call goes on where it was.
+/// [`ErrorKind::PermissionDenied`], [`ErrorKind::Conflict`] if something is in the way or another
+/// pull is running there. [`ErrorKind::Unreachable`] (temporary) if too few fragments of a chunk
+/// can be had. After each of them the same call continues where it was.
 pub async fn pull(
     ticket: Ticket,
     destination: &Path,
@@ -209,11 +211,11 @@ pub async fn pull(
     })
 }
 
-/// A pull under way.
+/// Pull under way.
 struct Run {
     fetcher: Arc<Fetcher>,
     place: Arc<Destination>,
-    /// For each holder, bytes received and the rate when the rates were last computed.
+    /// Bytes received and rate of each holder, as of the last computation of rates.
     rates: Vec<(Bytes, ByteRate)>,
     rated_at: Instant,
     bytes_done: u64,
@@ -221,7 +223,7 @@ struct Run {
 }
 
 impl Run {
-    /// Fetches and places the chunks, `window` of them at a time. Dropped, it stops at once.
+    /// Fetches and places the chunks, `window` of them at a time. Dropping it stops it at once.
     async fn chunks(
         &mut self,
         wanted: Vec<u32>,
@@ -239,7 +241,7 @@ impl Run {
             loop {
                 sleep(pause).await;
                 let is_more = fetcher.look_again().await;
-                // Who needs what came since asks by itself.
+                // A fetch that needs what came since asks by itself.
                 pause = if is_more {
                     LOOK_INTERVAL
                 } else {
@@ -272,8 +274,8 @@ impl Run {
         }
     }
 
-    /// Waits for writes that were under way when the pull failed: the destination stays locked as
-    /// long as one of them is, and whoever pulls again must not be told that somebody else does.
+    /// Waits for writes that were under way when the pull failed. The destination stays locked
+    /// until they end, and a retry must not be refused as if somebody else pulled.
     async fn settle(&self) {
         for _ in 0..SETTLE_CHECKS_MAX {
             if Arc::strong_count(&self.place) == 1 {
@@ -293,7 +295,8 @@ impl Run {
             .zip(&mut self.rates)
             .map(|(holder, (before, rate))| {
                 let received = holder.received();
-                // Half the weight for the last interval: calm enough to read, quick enough to trust.
+                // Half the weight for the last interval: calm enough to read, quick enough to
+                // trust.
                 let now = ByteRate::over(received - *before, span);
                 (*before, *rate) = (received, (*rate + now).scaled(1, 2));
                 let (name, lost) = (holder.name.clone(), holder.is_lost());
@@ -314,7 +317,7 @@ impl Run {
     }
 }
 
-/// Fetches one chunk and puts it in place. Its bytes, and whether it had to be rebuilt.
+/// Fetches one chunk and puts it in place. Returns its bytes, and whether it had to be rebuilt.
 async fn one_chunk(
     fetcher: Arc<Fetcher>,
     place: Arc<Destination>,

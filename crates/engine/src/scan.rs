@@ -1,9 +1,9 @@
-//! Scans a tree of any endpoint: everything below a directory, in memory that does not depend on
-//! how much that is.
+//! Scan of a tree of any endpoint: everything below a directory, in memory that does not depend on
+//! its size.
 //!
-//! [`list`] tells what it finds as it comes. A [`Scan`] writes it into a folder instead, from where
-//! it can be read any number of times, and goes on where it was when it is killed. Stores that list
-//! whole trees are asked for the whole; of others several directories are listed at once.
+//! [`list`] reports its findings as they come. A [`Scan`] writes them into a folder instead, where
+//! they can be read any number of times, and continues after it was killed. Stores that list whole
+//! trees are asked for the whole; of others several directories are listed at once.
 
 mod entries;
 mod pen;
@@ -39,25 +39,25 @@ use record::Current;
 use spool::{Identity, Spool};
 use visit::DirectoryVisit;
 
-/// Directories listed at once where each costs a round trip.
+/// Directories listed at once if each costs a round trip.
 pub const LISTED_AT_ONCE: usize = 16;
 
 /// Local directories listed at once: more only make a disk seek.
 pub const LOCAL_LISTED_AT_ONCE: usize = 4;
 
-/// Directories deep a tree may be: a followed symbolic link to its own parent ends here.
+/// Maximum depth of a tree: a followed symbolic link to its own parent ends here.
 const DEPTH_MAX: usize = 256;
 
-/// Between two checkpoints: what a killed scan lists again at most.
+/// Time between two checkpoints: the most that a killed scan lists again.
 const SAVED_EVERY: Duration = Duration::from_secs(1);
 
-/// How a tree is scanned.
+/// Options of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What symbolic links point to is scanned rather than the links.
+    /// Scans what symbolic links point to rather than the links.
     pub follow: bool,
-    /// Directories listed at once, where the endpoint can't list the whole tree. A scan that goes
-    /// on keeps the number it began with.
+    /// Directories listed at once, if the endpoint can't list the whole tree. A continued scan
+    /// keeps the number it began with.
     pub at_once: usize,
 }
 
@@ -70,7 +70,7 @@ impl Default for Options {
     }
 }
 
-/// How far a scan is: counters that anybody may read.
+/// Progress of a scan: counters that anybody may read.
 #[derive(Debug, Default)]
 pub struct Tally {
     entries: AtomicU64,
@@ -80,22 +80,22 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Entries found.
+    /// Returns the entries found.
     pub fn entries(&self) -> u64 {
         self.entries.load(Relaxed)
     }
 
-    /// Directories among them.
+    /// Returns the directories among them.
     pub fn directories(&self) -> u64 {
         self.directories.load(Relaxed)
     }
 
-    /// Directories that could not be listed.
+    /// Returns the directories that could not be listed.
     pub fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
 
-    /// Those of them that may be listed when tried again.
+    /// Directories among those failures that a retry may list.
     pub fn temporary(&self) -> u64 {
         self.temporary.load(Relaxed)
     }
@@ -115,20 +115,20 @@ impl Tally {
     }
 }
 
-/// Something a scan tells.
+/// News of a scan.
 #[derive(Debug)]
 pub enum News {
     /// Entries.
     Found(Found),
-    /// A directory that could not be listed, or not to its end; the others go on.
+    /// A directory could not be listed, or not to its end; the others go on.
     Failed(Error),
 }
 
-/// Lists everything below the endpoint's root and tells it as it comes. Ends early when nobody
+/// Lists everything below the endpoint's root and reports it as it comes. Ends early when nobody
 /// listens any more.
 ///
 /// # Errors
-/// When the root itself can't be listed: as [`Endpoint::list`].
+/// The root itself can't be listed: errors of [`Endpoint::list`].
 pub async fn list(
     endpoint: &Arc<dyn Endpoint>,
     options: Options,
@@ -160,7 +160,7 @@ pub async fn list(
     Ok(())
 }
 
-/// What the visits of a listing share.
+/// State shared by the visits of a listing.
 struct Teller {
     endpoint: Arc<dyn Endpoint>,
     follow: bool,
@@ -169,7 +169,7 @@ struct Teller {
 }
 
 impl Teller {
-    /// Tells a page; says whether anybody listens.
+    /// Reports a page; returns whether anybody listens.
     async fn found(&self, directory: &[u8], entries: Vec<Entry>) -> bool {
         self.tally.found(&entries);
         let found = Found {
@@ -181,12 +181,12 @@ impl Teller {
 
     async fn failed(&self, error: Error) {
         self.tally.failed(&error);
-        // Whoever stopped listening does not want to know.
+        // A receiver that stopped listening does not want to know.
         let _ = self.news.send(News::Failed(error)).await;
     }
 }
 
-/// Makes a request again while trying again can help. The last error is the one told.
+/// Retries a request while that can help. Returns the last error.
 async fn patiently<T, F: Future<Output = Result<T>>>(mut request: impl FnMut() -> F) -> Result<T> {
     let mut failures = 0;
     loop {
@@ -203,7 +203,7 @@ async fn patiently<T, F: Future<Output = Result<T>>>(mut request: impl FnMut() -
     }
 }
 
-/// A listing that is asked again when a page fails for now.
+/// Listing that is retried when a page fails for now.
 struct Pages(tokio::sync::Mutex<Box<dyn Listing>>);
 
 impl Pages {
@@ -220,13 +220,13 @@ impl Pages {
     }
 }
 
-/// The paths of the directories on a page.
+/// Returns the paths of the directories on a page.
 fn below(directory: &[u8], entries: &[Entry]) -> Vec<Vec<u8>> {
     let found = entries.iter().filter(|entry| entry.kind == Kind::Directory);
     found.map(|entry| join(directory, &entry.name)).collect()
 }
 
-/// Refuses what is too deep.
+/// Refuses a directory too deep.
 fn check_depth(endpoint: &dyn Endpoint, path: &[u8]) -> Result<()> {
     if path.split(|&byte| byte == b'/').count() <= DEPTH_MAX {
         return Ok(());
@@ -239,7 +239,7 @@ fn check_depth(endpoint: &dyn Endpoint, path: &[u8]) -> Result<()> {
     )
 }
 
-/// A scan whose findings are kept in a folder.
+/// Scan with its findings in a folder.
 pub struct Scan {
     endpoint: Arc<dyn Endpoint>,
     spool: Arc<Spool>,
@@ -251,8 +251,8 @@ impl Scan {
     /// Opens the scan in `folder`, or starts one there. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another process scans into the folder, or it holds a scan of
-    /// something else; [`ErrorKind::Corrupt`] when its files were changed; the system's.
+    /// [`ErrorKind::Conflict`] if another process scans into the folder, or it holds a scan of
+    /// something else; [`ErrorKind::Corrupt`] if its files were changed; the system's.
     pub fn open(folder: &Path, endpoint: Arc<dyn Endpoint>, options: Options) -> Result<Self> {
         let identity = Identity {
             address: &endpoint.show(b""),
@@ -274,19 +274,19 @@ impl Scan {
         })
     }
 
-    /// How far it is, with what earlier runs found.
+    /// Returns the progress, with what earlier runs found.
     #[must_use]
     pub fn tally(&self) -> Arc<Tally> {
         Arc::clone(&self.tally)
     }
 
-    /// Whether everything was listed.
+    /// Returns whether everything was listed.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.spool.is_finished()
     }
 
-    /// What was found and counts.
+    /// Returns the entries that were found and count.
     ///
     /// # Errors
     /// The system's.
@@ -302,12 +302,12 @@ impl Scan {
         self.spool.remove()
     }
 
-    /// Scans until everything is listed. Directories that can't be are told to `on_failure`, and
-    /// the others go on.
+    /// Scans until everything is listed. Reports directories that can't be listed to `on_failure`,
+    /// and goes on with the others.
     ///
     /// # Errors
-    /// What fails for now after it was tried for a while: run it again, it goes on. When the root
-    /// itself can't be listed. When the folder can't be written.
+    /// Temporary errors that persist over the retries: another run goes on from there. Errors of
+    /// listing the root itself. Errors of writing the folder.
     pub async fn run(self: &Arc<Self>, on_failure: &Arc<OnFailure>) -> Result<()> {
         if self.is_finished() {
             return Ok(());
@@ -370,7 +370,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Lists one directory, or what is left of it.
+    /// Lists one directory, or the rest of it.
     async fn list_one(&self, pen: &mut Option<Pen>, current: Current) -> Result<()> {
         let Current { path, mark } = current;
         let path = Arc::new(path.0);
@@ -432,7 +432,7 @@ impl Scan {
     }
 }
 
-/// Called for each directory that can't be listed.
+/// Callback for each directory that can't be listed.
 pub type OnFailure = dyn Fn(&Error) + Send + Sync;
 
 fn lost(cause: tokio::task::JoinError) -> Error {

@@ -1,4 +1,4 @@
-//! A sealed dataset on its way out: read once, encoded once, the same bytes at every try.
+//! Sealed dataset on its way out: read once, encoded once, the same bytes at every try.
 
 use std::{
     collections::HashMap,
@@ -17,64 +17,65 @@ use crate::{
     stripe::{SPARE_BYTES, Stripe, encode_stripe},
 };
 
-/// What a sealed dataset is, beside its files.
+/// Properties of a sealed dataset beside its files.
 #[derive(Debug)]
 pub struct Seal {
-    /// Its name at depots.
+    /// Name at depots.
     pub dataset: DatasetId,
-    /// Where its files lie.
+    /// Folder of its files.
     pub root: PathBuf,
-    /// How chunks are coded.
+    /// Code of its chunks.
     pub code: Code,
-    /// How long each is.
+    /// Length of each chunk.
     pub chunk_size: Bytes,
-    /// Until when depots keep it.
+    /// Time until which depots keep it.
     pub expires: Timestamp,
-    /// What becomes of chunks before they are coded.
+    /// Encryption of chunks before they are coded.
     pub encryption: Encryption,
-    /// As whom its files are read.
+    /// Actor as whom its files are read.
     pub actor: Actor,
 }
 
-/// A dataset whose chunks are read.
+/// Sealed dataset whose chunks are read.
 pub struct Sealed {
     seal: Seal,
     list: Arc<FileList>,
     codec: Codec,
     reader: SourceReader,
-    /// Stripes some send still holds: fragments of one chunk sent together are read together.
+    /// Stripes that a send still holds: fragments of one chunk sent together are read together.
     stripes: Mutex<HashMap<ChunkIndex, Weak<OnceCell<Stripe>>>>,
-    /// Digests of every chunk read before, so that a source that changes is noticed.
+    /// Digests of every chunk read before, so that a changed source is noticed.
     digests: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
-    /// Digests of chunks that are others now, since a file was left out, until that is taken note of.
+    /// New digests of chunks that changed because a file was left out, until they are noted.
     renewals: Mutex<HashMap<ChunkIndex, Vec<Digest>>>,
-    /// How often a failed read of a chunk was put down to a file that was left out meanwhile.
+    /// Number of failed reads of a chunk that were attributed to a file left out meanwhile.
     excused: Mutex<HashMap<ChunkIndex, u32>>,
-    /// What was found at fault last of its source.
+    /// Last fault found in its source.
     trouble: Mutex<Option<String>>,
 }
 
-/// What becomes of chunks before they are coded.
+/// Encryption of chunks before they are coded.
 #[derive(Debug)]
 pub enum Encryption {
     /// Nothing.
     None,
-    /// They are encrypted.
+    /// Encrypted.
     With(Cipher),
-    /// They were, and the key is gone: no chunk can be read any more.
+    /// Formerly encrypted, and the key is gone: no chunk can be read any more.
     Over,
 }
 
-/// How often that is done for one chunk: what fails on is another fault.
+/// Maximum of excused reads for one chunk: if reads fail beyond that, the fault is another.
 const EXCUSES_MAX: u32 = 8;
 
 /// A fragment ready to be sent.
 pub struct Fragment {
-    /// What is sent.
+    /// Bytes to send.
     pub bytes: bytes::Bytes,
     /// Its digest.
     pub digest: Digest,
-    /// The digests of its chunk: of the whole, of each fragment and, where it is encrypted, of what it holds.
+    /// Digests of its chunk: of the whole, of each fragment and, if it is encrypted, of its
+    /// content.
     pub digests: Vec<Digest>,
 }
 
@@ -99,7 +100,7 @@ impl Sealed {
         }
     }
 
-    /// What it is.
+    /// Returns the seal.
     #[must_use]
     pub fn seal(&self) -> &Seal {
         &self.seal
@@ -111,10 +112,11 @@ impl Sealed {
         &self.list
     }
 
-    /// Reads the chunk unless its stripe is still in memory, and gives out one fragment of it.
+    /// Reads the chunk unless its stripe is still in memory, and returns one fragment of it.
     ///
     /// # Errors
-    /// The source's, or [`ErrorKind::Changed`] when the chunk has not the digest it had before.
+    /// Errors of the source, or [`ErrorKind::Changed`] if the chunk has not the digest it had
+    /// before.
     pub async fn fragment(
         self: &Arc<Self>,
         chunk: ChunkIndex,
@@ -124,7 +126,7 @@ impl Sealed {
         cut.inspect_err(|error| self.note(error))
     }
 
-    /// What was found at fault last of its source, for people.
+    /// Returns the last fault found in its source, for people.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.trouble_book().clone()
@@ -187,13 +189,13 @@ impl Sealed {
         self.digests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Files of a chunk that were at fault when it was read last, and were not left out.
+    /// Returns the files of a chunk that were at fault in its last read and were not left out.
     #[must_use]
     pub fn faults(&self, chunk: ChunkIndex) -> Vec<FileFault> {
         self.reader.faults(chunk.get())
     }
 
-    /// The first and the last chunk that hold something of a file.
+    /// Returns the first and the last chunk that hold something of a file.
     #[must_use]
     pub fn chunks_of(&self, file: usize) -> (ChunkIndex, ChunkIndex) {
         let entry = self.list.files.get(file);
@@ -209,13 +211,14 @@ impl Sealed {
         self.reader.leave_out(file);
     }
 
-    /// Whether a chunk holds something of a file that was left out.
+    /// Returns whether a chunk holds something of a file that was left out.
     #[must_use]
     pub fn lacks_some(&self, chunk: ChunkIndex) -> bool {
         self.reader.lacks_some(chunk.get())
     }
 
-    /// Whether a read of a chunk that failed is worth another, since a file of it was left out; each chunk has so many and no more.
+    /// Returns whether a failed read of a chunk deserves a retry, because one of its files was left
+    /// out. The number of retries per chunk is limited.
     #[must_use]
     pub fn excuses(&self, chunk: ChunkIndex) -> bool {
         if !self.lacks_some(chunk) {
@@ -227,19 +230,19 @@ impl Sealed {
         *count <= EXCUSES_MAX
     }
 
-    /// How many files were left out.
+    /// Returns how many files were left out.
     #[must_use]
     pub fn left_out(&self) -> usize {
         self.reader.left_out()
     }
 
-    /// Whether a chunk was found to be another one since a file was left out.
+    /// Returns whether a chunk was found changed since a file was left out.
     #[must_use]
     pub fn is_renewed(&self, chunk: ChunkIndex) -> bool {
         self.renewals().contains_key(&chunk)
     }
 
-    /// Takes a chunk for what it was when it was read last. Its digests as they are now.
+    /// Accepts a chunk as it was in its last read. Returns its digests as they are now.
     pub fn renew(&self, chunk: ChunkIndex) -> Option<Vec<Digest>> {
         let digests = self.renewals().remove(&chunk)?;
         self.known().insert(chunk, digests.clone());
@@ -250,19 +253,19 @@ impl Sealed {
         self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The digests of a chunk that somebody read.
+    /// Returns the digests of a chunk that somebody read.
     #[must_use]
     pub fn digests_of(&self, chunk: ChunkIndex) -> Option<Vec<Digest>> {
         self.known().get(&chunk).cloned()
     }
 
-    /// Whether somebody read a chunk, so that its digests are known.
+    /// Returns whether somebody read a chunk, so that its digests are known.
     #[must_use]
     pub fn is_read(&self, chunk: ChunkIndex) -> bool {
         self.known().contains_key(&chunk)
     }
 
-    /// Chunks nobody read yet.
+    /// Returns the chunks that nobody read yet.
     #[must_use]
     pub fn unread(&self) -> Vec<ChunkIndex> {
         let chunks = Bytes::new(self.list.bytes).pieces(self.seal.chunk_size);
@@ -271,7 +274,7 @@ impl Sealed {
         all.filter(|chunk| !known.contains_key(chunk)).collect()
     }
 
-    /// The digests of whole chunks that were read, from `from` on, `most` of them at most.
+    /// Returns the digests of whole chunks that were read, from `from` on, `most` of them at most.
     #[must_use]
     pub fn digests_from(&self, from: ChunkIndex, most: usize) -> Vec<(ChunkIndex, Digest)> {
         let known = self.known();
@@ -304,7 +307,7 @@ impl Sealed {
         ))
     }
 
-    /// Bytes of a fragment.
+    /// Returns the bytes of a fragment.
     #[must_use]
     pub fn fragment_bytes(&self, chunk: ChunkIndex, fragment: FragmentIndex) -> Bytes {
         let whole = self.stored_bytes(chunk);
@@ -316,14 +319,15 @@ impl Sealed {
         Bytes::new(bytes as u64)
     }
 
-    /// How many digests a chunk has: of the whole, of each fragment and, where it is encrypted, of what it holds.
+    /// Returns the number of digests of a chunk: of the whole, of each fragment and, if it is
+    /// encrypted, of its content.
     #[must_use]
     pub fn digests_expected(&self) -> usize {
         let is_encrypted = !matches!(self.seal.encryption, Encryption::None);
         1 + usize::from(self.seal.code.total()) + usize::from(is_encrypted)
     }
 
-    /// Bytes of a chunk as depots store it.
+    /// Returns the bytes of a chunk as depots store it.
     fn stored_bytes(&self, chunk: ChunkIndex) -> usize {
         let bytes = self.list.chunk_bytes(chunk.get(), self.seal.chunk_size);
         match self.seal.encryption {
@@ -364,7 +368,7 @@ impl Sealed {
             .map_err(|cause| failed(ErrorKind::Other, "encode").cause(cause))
     }
 
-    /// The files that a chunk has something of, the first of them.
+    /// Names the files that have bytes in a chunk, the first of them.
     fn files_of(&self, chunk: ChunkIndex) -> String {
         const SHOWN_MAX: usize = 3;
         let extents = self.list.extents(chunk.get(), self.seal.chunk_size);
@@ -380,10 +384,10 @@ impl Sealed {
         names.join(", ")
     }
 
-    /// Sees that a chunk that was read here or elsewhere is what it was before.
+    /// Checks that a chunk that was read here or elsewhere is what it was before.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] where it is not.
+    /// [`ErrorKind::Changed`] if it is not.
     pub fn check_unchanged(&self, chunk: ChunkIndex, digests: &[Digest]) -> Result<()> {
         let mut known = self.known();
         let before = known.entry(chunk).or_insert_with(|| digests.to_vec());

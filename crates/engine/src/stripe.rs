@@ -1,4 +1,4 @@
-//! A chunk and its fragments.
+//! Chunk and its fragments.
 
 use bytes::Bytes;
 use posthaste_types::Digest;
@@ -8,30 +8,30 @@ use crate::{
     envelope::{Cipher, TextName},
 };
 
-/// A chunk cut into fragments, each with its digest.
+/// Chunk cut into fragments, each with its digest.
 #[derive(Debug, Clone)]
 pub struct Stripe {
-    /// BLAKE3 of the chunk itself, as it is stored.
+    /// BLAKE3 digest of the chunk itself, as it is stored.
     pub chunk_digest: Digest,
-    /// The keyed digest of what the chunk holds, where it is encrypted.
+    /// Keyed digest of the chunk's content, if it is encrypted.
     pub content_digest: Option<Digest>,
-    /// The k data fragments (the last one zero-padded), then the m parity fragments.
+    /// Data fragments (k, the last one zero-padded), then the m parity fragments.
     pub fragments: Vec<Bytes>,
-    /// BLAKE3 of each fragment.
+    /// BLAKE3 digests of the fragments.
     pub digests: Vec<Digest>,
 }
 
-/// BLAKE3 of `bytes`.
+/// Returns the BLAKE3 digest of `bytes`.
 #[must_use]
 pub fn digest_of(bytes: &[u8]) -> Digest {
     Digest::new(*blake3::hash(bytes).as_bytes())
 }
 
-/// Bytes a chunk's buffer should have room for after the chunk, or it is moved once: a tag of 16, and
-/// the padding of up to 32 data fragments.
+/// Bytes that a chunk's buffer should have room for after the chunk, or it is moved once: a tag of
+/// 16, and the padding of up to 32 data fragments.
 pub const SPARE_BYTES: usize = 48;
 
-/// Encrypts chunk number `chunk` where there is a cipher, and cuts it into the fragments of the
+/// Encrypts chunk number `chunk` if there is a cipher, and cuts it into the fragments of the
 /// codec's code. Data fragments share the memory of `bytes`, which should have room for
 /// [`SPARE_BYTES`] more. Blocking: reads the chunk three times, and twice more to encrypt it.
 ///

@@ -1,9 +1,10 @@
-//! A relay that keeps everything in an object store: it lets those who send and read through to the store, each to one
-//! object, and no byte of theirs passes here.
+//! Relay that keeps everything in an object store. Senders and readers get presigned URLs, each for
+//! one object, and none of their bytes pass here.
 //!
-//! The store has the same names below its prefix as a relay has on disk, `datasets/ID/GROUP/CHUNK.FRAGMENT.DIGEST`, and
-//! `posthaste-relay`, which says whose prefix it is. On disk is what a relay has that keeps things itself, with a hole in
-//! place of each object's bytes: so everything that counts, reserves and expires is the same.
+//! The store has the same names below its prefix as a relay has on disk,
+//! `datasets/ID/GROUP/CHUNK.FRAGMENT.DIGEST`, and `posthaste-relay`, which names the prefix's
+//! owner. The disk has the same files as that of a relay that keeps bytes itself, with a hole in
+//! place of each object's bytes: so counting, reserving and expiry work the same.
 
 mod answers;
 mod clean;
@@ -31,31 +32,32 @@ use crate::{
 pub(crate) use clean::Cleaner;
 pub(crate) use passes::Passes;
 
-/// What a relay can do that keeps everything in an object store, and not every relay can.
+/// Features of a relay that keeps everything in an object store and that not every relay has.
 pub(crate) const FEATURES: [&str; 2] = [wire::SPACE, wire::PASS];
 
-/// The object that says whose prefix it is.
+/// Object that names the prefix's owner.
 const CLAIM: &str = "posthaste-relay";
-/// Below what lies that a store is tried with.
+/// Prefix of the objects with which a store is tried.
 const CHECKS: &str = "check";
-/// Below what probes lie.
+/// Prefix of the probes' objects.
 const PROBES: &str = "probe";
-/// How long a pass is good to begin with: a request that has begun by then may last.
+/// Lifetime of a presigned URL, for the start of a request: a request that has begun by then may
+/// last.
 const PASS_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
-/// What the store checks writes by.
+/// Checksum by which the store verifies writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Checks {
     Crc64,
     Md5,
 }
 
-/// An object store whose passes were tried.
+/// Object store whose presigned URLs were tried.
 #[derive(Clone)]
 pub struct Bucket {
     store: Arc<dyn Endpoint>,
     checks: Checks,
-    /// The name of the bucket or container, the same for every prefix of it.
+    /// Name of the bucket or container, the same for every prefix of it.
     name: String,
 }
 
@@ -66,13 +68,14 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    /// Tries what lies at the root of `store`: whether it can be written to, read from, listed and removed from, and
-    /// whether it refuses bytes that are not those that a pass is for.
+    /// Tries the root of `store`: whether it can be written, read, listed and removed from, and
+    /// whether it refuses bytes other than those of the presigned URL.
     ///
     /// # Errors
-    /// What the store refuses; [`ErrorKind::Unsupported`] where it gives no passes or checks nothing.
+    /// Errors of the store; [`ErrorKind::Unsupported`] if it gives no presigned URLs or verifies
+    /// nothing.
     pub async fn open(store: Arc<dyn Endpoint>) -> Result<Self> {
-        // What is wrong with the address or the keys the store's own endpoint says best.
+        // The store's own endpoint best says what is wrong with the address or the keys.
         let mut listing = store.list(b"", false).await?;
         listing.next_page().await?;
         let mut noise = [0; 16];
@@ -101,7 +104,7 @@ impl Bucket {
         })
     }
 
-    /// Where it is, for people.
+    /// Returns the address of the bucket, for people.
     #[must_use]
     pub fn shown(&self) -> String {
         self.store.show(b"")
@@ -110,7 +113,7 @@ impl Bucket {
     /// Writes down in `dir` and in the store that they belong together, for good.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where one of them belongs to another.
+    /// [`ErrorKind::Conflict`] if one of them belongs to another.
     pub(crate) async fn claim(&self, dir: &Path, fingerprint: Fingerprint) -> Result<()> {
         let claimed = self.store.stat(CLAIM.as_bytes(), false).await?;
         let ours = Bytes::from(format!("{fingerprint}\n"));
@@ -143,7 +146,7 @@ impl Bucket {
         self.store.put(path, &spec, data, sum).await
     }
 
-    /// Leave to read an object.
+    /// Presigns a URL to read an object.
     pub(crate) async fn reading(
         &self,
         dataset: &DatasetId,
@@ -165,7 +168,7 @@ impl Bucket {
         pass.await
     }
 
-    /// Leave to write a probe.
+    /// Presigns a URL to write a probe.
     async fn probing(&self, name: Digest, errand: &Errand) -> Result<Pass> {
         let name = probe_name(name);
         let pass = self.store.pass(name.as_bytes(), errand, PASS_LIFETIME);
@@ -176,7 +179,7 @@ impl Bucket {
         self.store.remove(probe_name(name).as_bytes()).await
     }
 
-    /// Whether the store has as many bytes of an object as it should.
+    /// Returns whether the store has as many bytes of an object as it should.
     async fn has(&self, dataset: &DatasetId, object: Object, stored: &Stored) -> Result<bool> {
         let name = object_name(dataset, object, &stored.digest);
         let found = self.store.stat(name.as_bytes(), false).await?;
@@ -184,18 +187,18 @@ impl Bucket {
     }
 }
 
-/// The host and port of an address of the web.
+/// Returns the host and port of a web address.
 fn host_of(url: &str) -> &str {
     let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
     behind.split('/').next().unwrap_or_default()
 }
 
-/// Where a probe goes that is not given up before it got there.
+/// Returns the name of a probe's object, which exists unless the probe was given up before.
 fn probe_name(name: Digest) -> String {
     format!("{PROBES}/{name}")
 }
 
-/// Refuses a directory that belongs to another store than `bucket`, or to one where it should to none.
+/// Refuses a directory that belongs to another store than `bucket`, or to any if there is none.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`].
@@ -225,7 +228,7 @@ fn has_some(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut items| items.next().is_some())
 }
 
-/// What a directory tells of.
+/// Record of the bucket to which a directory belongs.
 #[derive(Serialize, Deserialize)]
 struct Belongs {
     to: String,
@@ -241,7 +244,7 @@ fn kept_file(dir: &Path) -> KeptFile {
     }
 }
 
-/// What is kept of a small object.
+/// Returns the attributes to keep of a small object.
 fn spec_of(bytes: &Bytes) -> FileSpec {
     let secs = i64::try_from(clock::unix_s()).unwrap_or(i64::MAX);
     FileSpec {
@@ -253,7 +256,7 @@ fn spec_of(bytes: &Bytes) -> FileSpec {
     }
 }
 
-/// One object that is written and read with passes, to see what the store makes of them.
+/// Trial object, written and read with presigned URLs to see how the store treats them.
 struct Trial<'a> {
     store: &'a dyn Endpoint,
     path: &'a [u8],
@@ -275,7 +278,7 @@ impl Trial<'_> {
         )
     }
 
-    /// Whether it takes what is right and refuses what is wrong.
+    /// Returns whether the store accepts right content and refuses wrong content.
     async fn takes(&self, checks: Checks) -> Result<bool> {
         let other: Vec<u8> = self.bytes.iter().map(|byte| !byte).collect();
         let sum = |bytes: &[u8]| match checks {
@@ -322,7 +325,7 @@ impl Trial<'_> {
     }
 }
 
-/// Whether an address is of another machine and has no TLS.
+/// Returns whether an address is of another machine and has no TLS.
 fn leads_without_tls(url: &str) -> bool {
     let uri: Option<http::Uri> = url.parse().ok();
     uri.is_none_or(|uri| {
@@ -331,7 +334,7 @@ fn leads_without_tls(url: &str) -> bool {
     })
 }
 
-/// Everything a relay has where its bytes lie in a store.
+/// State of a relay whose bytes lie in a store.
 pub(crate) struct Backing {
     pub(crate) bucket: Bucket,
     pub(crate) passes: Passes,
@@ -339,7 +342,7 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
-    /// The name of the bucket or container, the same for every prefix of it.
+    /// Returns the name of the bucket or container, the same for every prefix of it.
     pub(crate) fn name(&self) -> String {
         self.bucket.name.clone()
     }

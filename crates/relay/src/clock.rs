@@ -1,12 +1,13 @@
-//! The one place of this room that reads a clock.
+//! Clock of the relay, the only one it reads.
 
 use posthaste_endpoint::{SteadyClock, Step};
 use tracing::error;
 
-/// What datasets expire by. A clock that is years ahead for a moment must end nobody's time.
+/// Clock by which datasets expire. A clock that is years ahead for a moment must not make them
+/// expire.
 static CLOCK: SteadyClock = SteadyClock::new();
 
-/// Seconds since the Unix epoch.
+/// Returns the seconds since the Unix epoch.
 pub(crate) fn unix_s() -> u64 {
     let (now, step) = CLOCK.read();
     if let Some(Step { ahead, by }) = step {
@@ -19,7 +20,7 @@ pub(crate) fn unix_s() -> u64 {
     now.as_secs()
 }
 
-/// Minutes that this machine's clock is ahead of UTC now.
+/// Returns the minutes that this machine's clock is ahead of UTC now.
 pub(crate) fn ahead_of_utc_min() -> i32 {
     jiff::Zoned::now().offset().seconds() / 60
 }

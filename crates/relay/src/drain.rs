@@ -1,5 +1,5 @@
-//! A relay that is going to be switched off: a file beside what it keeps says so, which whoever may write
-//! there makes, and which outlives a restart.
+//! Mark of a relay that is going to be switched off: a file beside its data. Anybody with the right
+//! to write there makes it, and it survives a restart.
 
 use std::{
     fs,
@@ -10,15 +10,15 @@ use std::{
 
 use posthaste_endpoint::{Error, ErrorKind, Result, relay::Draining};
 
-/// Bytes of the file that are looked at: a word is shorter.
+/// Bytes of the file that are read: a word is shorter.
 const WORD_BYTES_MAX: u64 = 64;
 
 fn file(dir: &Path) -> PathBuf {
     dir.join("draining")
 }
 
-/// Whether the relay that keeps its things in `dir` is going to be switched off. A file that can't be read
-/// says that it is: nothing is lost by that.
+/// Returns whether the relay that keeps its state in `dir` is going to be switched off. A file that
+/// can't be read counts as a yes: nothing is lost by that.
 #[must_use]
 pub fn draining(dir: &Path) -> Option<Draining> {
     let path = file(dir);
@@ -30,11 +30,11 @@ pub fn draining(dir: &Path) -> Option<Draining> {
     Some(Draining::read(word.trim()))
 }
 
-/// Says that the relay is going to be switched off, or no longer. One that runs tells whoever asks it from
-/// then on; one that is started later does too.
+/// Marks that the relay is going to be switched off, or no longer. A running relay reports it to
+/// all that ask from then on, and so does one started later.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when no relay keeps anything in `dir`; the operating system's.
+/// [`ErrorKind::NotFound`] if no relay keeps anything in `dir`; the operating system's.
 pub fn set_draining(dir: &Path, draining: Option<Draining>) -> Result<()> {
     let path = file(dir);
     let shown = || path.display().to_string();

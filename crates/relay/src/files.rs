@@ -1,7 +1,7 @@
 //! Serves files to another posthaste: the other end of `posthaste_endpoint::peer`.
 //!
-//! The same for a relay, which lends one folder within its capacity, and for the process that
-//! `posthaste cp` starts over SSH, which serves what its user may reach.
+//! The server runs in a relay, which lends one folder within its capacity. It also runs in the
+//! process that `posthaste cp` starts over SSH, which serves what its user may reach.
 
 mod bundle;
 mod drafts;
@@ -38,20 +38,21 @@ pub(crate) use outflow::Body;
 use outflow::Noted;
 pub(crate) use space::{Space, beyond_disk, disk_free};
 
-/// Bytes of bundles in memory at once, in MiB, of all clients; more wait.
+/// Bytes of all clients' bundles in memory at once, in MiB; more wait.
 const BUNDLES_MIB_MAX: usize = 64;
 
-/// Entries of a directory looked through for unfinished files when a single file is asked about.
+/// Maximum of entries of a directory searched for unfinished files when a client asks about a
+/// single file.
 const SIBLINGS_MAX: usize = 4096;
 
-/// What answering needs.
+/// State needed to answer.
 pub(crate) struct Files {
     ground: Arc<Ground>,
     drafts: Drafts,
     space: Space,
     secret: [u8; 32],
     rate: Option<Arc<RateLimit>>,
-    /// Whether everything is flushed, asked for or not.
+    /// Everything is flushed, whether asked for or not.
     flush: bool,
     bundles: Semaphore,
     clocks: posix::Clocks,
@@ -78,7 +79,7 @@ impl Files {
         })
     }
 
-    /// Answers one request. Nothing that comes in makes it fail.
+    /// Answers one request. No input makes it fail.
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let mut inflow = Inflow::new(body, self.rate.clone());
@@ -97,7 +98,7 @@ impl Files {
         response
     }
 
-    /// What is asked, if whoever asks may.
+    /// Returns the requested operation if the caller has the right to it.
     fn admit(
         &self,
         method: &Method,
@@ -167,7 +168,7 @@ impl Files {
         }
     }
 
-    /// Answers a message with what blocking work gives.
+    /// Answers a message with the result of blocking work.
     async fn short<M: Record + Send + 'static, A: Record + Send + 'static>(
         self: Arc<Self>,
         mut inflow: Inflow,
@@ -200,7 +201,7 @@ impl Files {
         }
     }
 
-    /// Answers a request that brings data. The rest of what is refused is read all the same.
+    /// Answers a request that brings data. After a refusal it still reads the rest.
     async fn taking<A, F>(
         self: Arc<Self>,
         inflow: Inflow,
@@ -244,7 +245,7 @@ impl Files {
     async fn hello(self: Arc<Self>, mut inflow: Inflow) -> Response<Body> {
         outflow::when_done(Noted::default(), async move {
             let bytes = inflow.message_bytes().await?;
-            // What a later version adds at the end is not for us.
+            // Additions of a later version at the end are ignored.
             let hello = Hello::read(&mut &bytes[..])
                 .map_err(|cause| Refusal::new(ErrorKind::Invalid, cause.to_string()))?;
             let version = wire::agree(hello.oldest, hello.newest, "unknown")
@@ -282,7 +283,7 @@ impl Files {
         })
     }
 
-    /// Whether nothing unfinished lies beside `path`, as far as it is cheap to say.
+    /// Returns whether nothing unfinished lies beside `path`, as far as that is cheap to find out.
     fn has_clean_siblings(&self, path: &[u8]) -> bool {
         let cut = path.iter().rposition(|&byte| byte == b'/');
         let parent = match cut {
@@ -438,7 +439,7 @@ impl Files {
     }
 }
 
-/// Does blocking work where it blocks nobody.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {

@@ -1,8 +1,10 @@
-//! Sends on to other relays what lies here, when somebody who may write to both asks for it.
+//! Transfers to other relays of fragments that lie here, on the order of a caller with the right to
+//! write to both.
 //!
-//! A fragment is read as it is sent, also while it still arrives where that is asked for, over connections that are
-//! kept, and counts there only once its digest was checked there. While that lasts the answer is white space, one byte
-//! a second: whoever asked sees that it goes on, and when they leave, it ends.
+//! A fragment is read as it is sent, on request also while it still arrives. Connections are kept.
+//! The fragment counts at the other relay only once its digest was verified there. Meanwhile the
+//! answer is white space, one byte a second, so the caller sees that the transfer continues. If the
+//! caller leaves, the transfer ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,14 +27,14 @@ use crate::{
     store::{Awaited, Refusal, Store},
 };
 
-/// Fragments sent on at once: each holds a quarter of a mebibyte and a connection.
+/// Maximum of fragments sent at once: each holds a quarter of a mebibyte and a connection.
 const FORWARDS_MAX: usize = 32;
-/// How long an upload that is to be followed may take to begin: the order may overtake it.
+/// Wait for an upload that is to be followed to begin: the order may overtake it.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(5);
-/// The request says where to, with what, and until when.
+/// Maximum of a request's bytes: it says where to, with what, and until when.
 const ORDER_BYTES_MAX: usize = 4096;
 
-/// Everything that is sent on.
+/// Transfers to other relays.
 pub(crate) struct Forwards {
     permits: Arc<Semaphore>,
     others: Arc<Others>,
@@ -121,7 +123,7 @@ impl Forwards {
     }
 }
 
-/// How it ended, as whoever asked is told.
+/// Returns the end as the sender of the order receives it.
 fn told(ended: posthaste_endpoint::Result<()>) -> ForwardEnd {
     let (status, message) = match ended {
         Ok(()) => (201, String::new()),
@@ -134,7 +136,7 @@ fn told(ended: posthaste_endpoint::Result<()>) -> ForwardEnd {
     }
 }
 
-/// What was to be followed is not here, and will not be.
+/// Returns the end of a follow whose upload is not here and will not be.
 fn vanished(what: &str) -> ForwardEnd {
     ForwardEnd {
         status: status_of(ErrorKind::NotFound),

@@ -1,5 +1,5 @@
-//! A way into what reads orders of services and other relays, for the fuzz targets alone. It takes any bytes, and panics when
-//! something does not hold that must.
+//! Entrance to the parser of orders from services and other relays, for the fuzz targets alone. It
+//! accepts any bytes, and panics if an invariant fails.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use posthaste_types::{ChunkIndex, FragmentIndex};
 
 use crate::{gather::Gathers, order, others::Others, rate::RateLimit, scatter::Scatters};
 
-/// An order, as each kind there is.
+/// Parses an order, as each kind there is.
 pub fn relay_order(data: &[u8]) {
     let others = Arc::new(Others::default());
     let gathers = Gathers::new(Arc::clone(&others), Arc::new(RateLimit::new(None)));

@@ -1,10 +1,11 @@
-//! Takes a chunk, or one fragment of it, from other relays that hold fragments of it, when somebody who may write here asks
-//! for it.
+//! Fetches of a chunk, or one fragment of it, from other relays that hold its fragments, on the
+//! order of a caller with the right to write here.
 //!
-//! As many fragments as the code needs are fetched at once, each from another relay and checked against its
-//! digest. One that fails, or lags behind all others, is made up for from the reserve. What is missing
-//! of the data is rebuilt, or the fragment that is wanted, and what is kept counts only once its own digest was checked. While that lasts the
-//! answer is white space; when whoever asked leaves, it ends and leaves nothing behind.
+//! The relay fetches as many fragments as the code needs at once, each from another relay, and
+//! verifies its digest. It replaces a fragment that fails or lags behind all others by one from the
+//! reserve. It rebuilds the missing data or the wanted fragment, and keeps only what matches its
+//! own digest. Meanwhile the answer is white space. If the client leaves, the relay stops and
+//! leaves nothing behind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,34 +35,36 @@ use crate::{
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
 
-/// Memory of all chunks being gathered, in mebibytes: two of the largest, with what is rebuilt of them.
+/// Memory of all chunks being gathered, in mebibytes: two of the largest, with what is rebuilt of
+/// them.
 const MEMORY_MEBI: u32 = 1024;
-/// The request says from whom, with what, and until when: 64 senders at most.
+/// Maximum of a request's bytes: it says from whom, with what, and until when. 64 senders at most.
 const ORDER_BYTES_MAX: usize = 64 << 10;
-/// When all others are there, the last one gets twice their time and this before it is made up for.
+/// Grace of the last fragment: once all others are there, it gets twice their time and this before
+/// it is replaced.
 const LAG: Duration = Duration::from_secs(1);
 
-/// Everything that is gathered.
+/// Gathers under way.
 pub(crate) struct Gathers {
     memory: Arc<Semaphore>,
     others: Arc<Others>,
     rate: Arc<RateLimit>,
 }
 
-/// An order that makes sense.
+/// Valid order.
 struct Order {
     of: OrderedChunk,
     keeps: Keeps,
-    /// Whom to ask, each for another fragment: the first ones, then the reserve.
+    /// Senders to ask, each for another fragment: the first ones, then the reserve.
     senders: Vec<Sender>,
 }
 
-/// What of the chunk is kept.
+/// Choice of what to keep of the chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Whole,
     One(FragmentIndex),
-    /// The fragment that all who are asked have.
+    /// The fragment that all senders have.
     AsItIs,
 }
 
@@ -81,7 +84,7 @@ impl Gathers {
         }
     }
 
-    /// Gathers a chunk as the body says.
+    /// Gathers a chunk by the order in the body.
     pub(crate) async fn gather(
         &self,
         store: &Arc<Store>,
@@ -128,7 +131,7 @@ impl Gathers {
         Ok(Box::pin(carry_out(order, upload, rate, memory)))
     }
 
-    /// Understands an order, and what is stored of the chunk.
+    /// Parses an order, and what is stored of the chunk.
     fn read(
         &self,
         dataset: DatasetId,
@@ -174,7 +177,7 @@ impl Gathers {
 }
 
 impl Gathers {
-    /// Understands an order to take a fragment as it is: one that is asked for it suffices.
+    /// Parses an order to fetch a fragment as it is, for which one sender suffices.
     fn read_taking(
         &self,
         dataset: DatasetId,
@@ -253,7 +256,7 @@ async fn carry_out(
     }
 }
 
-/// As many fragments as the code needs; none where too few come.
+/// Returns as many fragments as the code needs; `None` if too few come.
 async fn fetch(
     order: &Order,
     rate: &RateLimit,
@@ -316,7 +319,7 @@ async fn fetch(
     Some(fetched)
 }
 
-/// The chunk, in pieces. Blocking.
+/// Returns the chunk in pieces. Blocking.
 fn rebuild(code: Code, size: u64, fetched: Vec<(u8, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
     let data = code.data();
     let one = fetched.first().map_or(0, |(_, bytes)| bytes.len());
@@ -345,7 +348,7 @@ fn rebuild(code: Code, size: u64, fetched: Vec<(u8, Bytes)>) -> Result<Vec<Bytes
     Ok(all.into_iter().map(cut).collect())
 }
 
-/// One fragment. Blocking.
+/// Rebuilds one fragment. Blocking.
 fn rebuild_one(
     code: Code,
     fragment: FragmentIndex,

@@ -1,4 +1,4 @@
-//! The key that makes a relay itself, and the secret its owner mints tokens from.
+//! Key that is the relay's identity, and secret from which its owner mints tokens.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use rustls::{
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
-/// Who a relay is.
+/// Identity of a relay.
 pub(crate) struct Identity {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) secret_file: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads `dir/key.pem` and `dir/secret`, or makes them, for their owner's eyes only.
+    /// Reads `dir/key.pem` and `dir/secret`, or makes them, readable by their owner alone.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -58,7 +58,7 @@ impl Identity {
 
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
-/// The certificate is made anew at each start; only its key counts.
+/// Makes the TLS configuration. Its certificate is new at each start; only its key counts.
 pub(crate) fn tls_config(key: &KeyPair) -> Result<(Fingerprint, Arc<ServerConfig>), Boxed> {
     let mut params = CertificateParams::new(Vec::new())?;
     params

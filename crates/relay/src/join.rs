@@ -1,7 +1,7 @@
-//! Makes the relay known to a service that invited it, and says from time to time how it is.
+//! Registration of the relay with a service that invited it, and its heartbeats.
 //!
-//! Which service that is lies beside what the relay keeps, so a relay that is started again goes on without the
-//! invitation. There is no secret in it: the relay shows tokens made from its own.
+//! A file beside the relay's data names the service, so a restarted relay continues without the
+//! invitation. The file has no secret: the relay shows tokens made from its own.
 
 use std::{
     fs,
@@ -22,17 +22,17 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{drain, request::Service};
 
-/// How often the relay says how it is, where nothing changes.
+/// Interval of the relay's heartbeats, while nothing changes.
 const BEAT_EVERY: Duration = Duration::from_secs(30);
-/// How often it looks whether something has changed that can't wait.
+/// Interval of checks for changes that can't wait.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pauses after what failed: the first, and the longest.
+/// Pauses after a failure: the first, and the longest.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// A good-bye that does not get through by then is not said: the service finds out by itself.
+/// Time limit of a good-bye: without one, the service finds out by itself.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A service that has this relay in its books, as it lies on disk.
+/// Service with which this relay is registered, as stored on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Joined {
     service: String,
@@ -40,21 +40,23 @@ struct Joined {
     name: String,
 }
 
-/// What the relay is to some service.
+/// Relation of the relay to a service.
 pub(crate) struct Member {
     file: PathBuf,
     service: Arc<Service>,
-    /// Where services reach it, and its key.
+    /// Address at which services reach it, and its key.
     address: RelayAddress,
     invite: Option<Invite>,
     joined: Option<Joined>,
 }
 
 impl Member {
-    /// What is known from before, and by an invitation. None where no service ever invited it.
+    /// Opens the membership from what is stored and from an invitation. `None` if no service ever
+    /// invited the relay.
     ///
     /// # Errors
-    /// Those of reading what is known; [`ErrorKind::Invalid`] when nobody could tell how the relay is reached.
+    /// Errors of reading what is stored; [`ErrorKind::Invalid`] if nobody could tell how to reach
+    /// the relay.
     pub(crate) fn open(
         dir: &Path,
         service: &Arc<Service>,
@@ -90,10 +92,10 @@ impl Member {
         }))
     }
 
-    /// Registers where it has to, then says how the relay is until this is dropped.
+    /// Registers if necessary, then sends heartbeats until it is dropped.
     ///
     /// # Errors
-    /// Why an invitation is of no use, and will not be.
+    /// The reason why an invitation is of no use, permanently.
     pub(crate) async fn keep(&mut self) -> Result<()> {
         let (mut pause, mut told) = (RETRY_AFTER, String::new());
         loop {
@@ -105,7 +107,7 @@ impl Member {
             if self.joined.is_none() && !error.is_temporary() {
                 return Err(error);
             }
-            // What it says again and again is said once.
+            // A repeated error is reported once.
             let line = error.to_string();
             if line != told {
                 tracing::warn!("{line}");
@@ -116,7 +118,7 @@ impl Member {
         }
     }
 
-    /// Says that the relay ends, where that can be said soon.
+    /// Tells the service that the relay ends, if that works soon.
     pub(crate) async fn leave(&self) {
         if let Some(joined) = &self.joined {
             let _ = timeout(LEAVE_TIMEOUT, self.beat(joined, true)).await;
@@ -128,7 +130,8 @@ impl Member {
             return self.register().await;
         };
         match self.beat(&joined, false).await {
-            // It took the depot out of its books, or lost them: an invitation that is still good brings it back.
+            // The service removed the depot from its books, or lost them: an invitation that is
+            // still good brings it back.
             Err(error) if is_unknown(&error) && self.invite.is_some() => self.register().await,
             said => said,
         }
@@ -186,7 +189,7 @@ impl Member {
         client.heartbeat(&body).await
     }
 
-    /// Until it is time to say something again.
+    /// Waits until the next report is due.
     async fn rest(&self) {
         let said = drain::draining(&self.service.dir);
         let since = Instant::now();

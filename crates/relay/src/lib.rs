@@ -1,10 +1,10 @@
-//! A relay: a depot that lends disk over HTTP/1.1 and TLS 1.3.
+//! Relay: a depot that lends disk over HTTP/1.1 and TLS 1.3.
 //!
-//! It stores fragments of datasets it knows nothing about, counts one as stored only when its
-//! digest was checked and its bytes are on disk, lends no more than its capacity, and forgets a
-//! dataset when it expires. Its identity is a key made at first start; whoever pins the key's
-//! fingerprint and holds the secret (or a token made from it) may use it.
-//! `docs/reference/relay-protocol.md` has the protocol and the layout on disk.
+//! A relay stores fragments of datasets it knows nothing about. A fragment counts as stored only
+//! when its digest was verified and its bytes are on disk. The relay lends no more than its
+//! capacity, and forgets a dataset when it expires. Its identity is a key made at first start. A
+//! client that pins the key's fingerprint and holds the secret (or a token made from it) may use
+//! it. `docs/reference/relay-protocol.md` has the protocol and the layout on disk.
 
 mod bucket;
 mod clock;
@@ -43,41 +43,42 @@ pub use outlet::{Outlet, Position, Shelf};
 pub use peer::{Peer, PeerOptions};
 pub use server::Relay;
 
-/// How a relay is set up.
+/// Options of a relay.
 #[derive(Debug, Clone)]
 pub struct RelayOptions {
-    /// Where everything it keeps is; made when missing.
+    /// Directory of everything it keeps; made if missing.
     pub dir: PathBuf,
-    /// Where it listens; port 0 takes a free one.
+    /// Address at which it listens; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The object store that has the bytes; with none they lie in `dir`. Those who send and read reach it themselves, and
-    /// `rate` says nothing of them.
+    /// Object store of the bytes; with `None` they lie in `dir`. Senders and readers reach it
+    /// themselves, so `rate` does not limit them.
     pub bucket: Option<Bucket>,
-    /// Bytes of fragments and manifests it stores at most.
+    /// Maximum of bytes of fragments and manifests it stores.
     pub capacity: Bytes,
-    /// The rate at which it takes bodies, all clients together.
+    /// Rate at which it receives bodies, all clients together.
     pub rate: Option<ByteRate>,
-    /// Its name, for people.
+    /// Name for people.
     pub name: String,
-    /// Whether `stored` means that the disk has it. Without, a fragment survives the end of the
-    /// relay but perhaps not that of its machine; with, each one costs two disk flushes.
+    /// `stored` means that the disk has it. Without, a fragment survives the end of the relay but
+    /// perhaps not that of its machine; with, each one costs two disk flushes.
     pub flush: bool,
-    /// The invitation of a service that it is to be made known to. A service that knows it already is told from
-    /// then on how it is, with and without.
+    /// Invitation of a service with which it is to register. A service that knows it already gets
+    /// heartbeats with and without one.
     pub join: Option<Invite>,
-    /// Where services reach it, `https://host:port`, if not where it listens.
+    /// Address at which services reach it, `https://host:port`, if not where it listens.
     pub advertise: Option<String>,
-    /// When it is lent by the clock of its machine, `20-06`; always where nothing is said. It says so to services, which
-    /// send nothing at other times, and refuses nothing itself.
+    /// Hours in which it is lent, by the clock of its machine, `20-06`; `None` for always. The
+    /// relay reports them to services, which send nothing at other times, and refuses nothing
+    /// itself.
     pub hours: Option<String>,
-    /// Where the load of its machine is read, in the form of `/proc/loadavg`.
+    /// File with the load of its machine, in the form of `/proc/loadavg`.
     pub load_from: PathBuf,
 }
 
 /// Opens a relay and runs it until `shutdown`.
 ///
 /// # Errors
-/// Those of [`Relay::open`] and [`Relay::run`].
+/// Errors of [`Relay::open`] and [`Relay::run`].
 pub async fn serve(
     options: RelayOptions,
     shutdown: impl Future<Output = ()> + Send + 'static,

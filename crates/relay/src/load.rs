@@ -1,13 +1,14 @@
-//! How much the machine of a relay has to do.
+//! Load of a relay's machine.
 
 use std::{fs::File, io::Read, path::Path, thread::available_parallelism};
 
-/// What a load average is read from takes a line.
+/// Maximum size of the load file, which is one line.
 const BYTES_MAX: u64 = 4096;
-/// A load beyond this says no more.
+/// Largest load reported: a larger one says no more.
 const PERMILLE_MAX: f64 = 1e9;
 
-/// The load average of the last minute over the cores there are, in thousandths; none where that can't be read.
+/// Returns the load average of the last minute over the number of cores, in thousandths; `None` if
+/// that can't be read.
 pub(crate) fn permille(from: &Path) -> Option<u32> {
     let mut text = String::new();
     let file = File::open(from).ok()?;
@@ -16,7 +17,7 @@ pub(crate) fn permille(from: &Path) -> Option<u32> {
     read(&text, cores)
 }
 
-/// The same of what `/proc/loadavg` says.
+/// Returns the load by the text of `/proc/loadavg`.
 fn read(text: &str, cores: usize) -> Option<u32> {
     let load: f64 = text.split_ascii_whitespace().next()?.parse().ok()?;
     #[expect(clippy::cast_precision_loss, reason = "nobody has so many cores")]

@@ -1,5 +1,5 @@
-//! Measures the path to another relay, when somebody who may write to both asks for it: by a probe as any other, of
-//! which whoever asked is told what it showed.
+//! Measurements of the path to another relay, on the order of a caller with the right to write to
+//! both: by a usual probe, whose result the caller gets.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::{
     store::Refusal,
 };
 
-/// The request says where to, with what, and how much.
+/// Maximum of a request's bytes: it says where to, with what, and how much.
 const ORDER_BYTES_MAX: usize = 4096;
 
-/// What measures.
+/// Measurements between relays.
 pub(crate) struct Measures {
-    /// One at a time: they measure each other when they are many.
+    /// Permit for one measurement: several at once would measure each other.
     permit: Arc<Semaphore>,
     others: Arc<Others>,
 }
@@ -39,7 +39,7 @@ impl Measures {
         Self { permit, others }
     }
 
-    /// Measures as the body says.
+    /// Measures by the order in the body.
     pub(crate) async fn measure(
         &self,
         body: Reception,
@@ -77,11 +77,11 @@ impl Measures {
     }
 }
 
-/// Probes the path to a relay with at most `budget` bytes, by the rule for when it has seen enough, and says what that
-/// showed (`docs/algorithms/bandwidth-forecast.md`).
+/// Probes the path to a relay with at most `budget` bytes, until the rule says that it has seen
+/// enough. Returns what that showed (`docs/algorithms/bandwidth-forecast.md`).
 ///
 /// # Errors
-/// As [`RelayClient::probe`].
+/// Errors of [`RelayClient::probe`].
 pub async fn probe(
     client: &RelayClient,
     budget: Amount,
@@ -89,7 +89,7 @@ pub async fn probe(
     let mut sending: Option<Probe> = None;
     let goes_on = move |round_trip, since, sent| {
         let probe = sending.get_or_insert_with(|| Probe::new(round_trip, budget));
-        // When it ends is decided by what was sent; what it shows, by what the relay saw.
+        // The bytes sent decide when it ends; the bytes that the relay saw decide what it shows.
         probe.mark(since, sent);
         probe.goes_on(since, sent)
     };
@@ -102,7 +102,7 @@ pub async fn probe(
     Ok((probed, finding))
 }
 
-/// What a probe showed, as whoever asked is told.
+/// Returns the result of a probe as the sender of the order receives it.
 fn told(probed: &Probed, finding: Finding) -> MeasureEnd {
     let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     MeasureEnd {

@@ -1,4 +1,4 @@
-//! What other relays or services order of this one, as far as orders are alike.
+//! Orders of other relays or services, as far as they are alike.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,12 +22,13 @@ pub(crate) fn invalid(what: &str) -> Refusal {
     Refusal::new(ErrorKind::Invalid, what)
 }
 
-/// Reads an order. What it says is never shown: there are tokens in it. `fault` says what it lacks.
+/// Parses an order. Its text is never shown, because there are tokens in it. `fault` says what it
+/// lacks.
 pub(crate) fn read<T: DeserializeOwned>(order: &[u8], fault: &str) -> Result<T, Refusal> {
     serde_json::from_slice(order).map_err(|_| invalid(fault))
 }
 
-/// Looks at when something expires.
+/// Checks an expiry.
 pub(crate) fn check_expiry(expires_unix_s: u64) -> Result<(), Refusal> {
     let now_s = clock::unix_s();
     if expires_unix_s <= now_s {
@@ -41,23 +42,23 @@ pub(crate) fn check_expiry(expires_unix_s: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A digest as orders write it; `fault` says whose is none.
+/// Parses a digest of an order; `fault` says whose is malformed.
 pub(crate) fn digest(text: &str, fault: &str) -> Result<Digest, Refusal> {
     text.parse().map_err(|_| invalid(fault))
 }
 
-/// A chunk that an order is about, and its code.
+/// Chunk of an order, and its code.
 #[derive(Clone, Copy)]
 pub(crate) struct OrderedChunk {
     pub(crate) dataset: DatasetId,
     pub(crate) chunk: ChunkIndex,
     pub(crate) code: Code,
-    /// The chunk itself, whole.
+    /// Digest, size and expiry of the whole chunk.
     pub(crate) stored: Stored,
     pub(crate) expires_s: u64,
 }
 
-/// What an order says of its chunk.
+/// Content of an order about its chunk.
 pub(crate) struct Said<'a> {
     pub(crate) size: u64,
     pub(crate) digest: &'a str,
@@ -66,7 +67,7 @@ pub(crate) struct Said<'a> {
 }
 
 impl OrderedChunk {
-    /// Understands it; `done` is what is done to chunks here.
+    /// Parses it; `done` is what is done to chunks here.
     pub(crate) fn read(
         dataset: DatasetId,
         object: Object,
@@ -110,7 +111,7 @@ impl Named {
         }
     }
 
-    /// One more, which is of the code and was not named before.
+    /// Adds a fragment, which must be of the code and not named before.
     pub(crate) fn one_more(&mut self, fragment: u8) -> Result<FragmentIndex, Refusal> {
         if fragment < self.code.total() && self.seen.insert(fragment) {
             return Ok(FragmentIndex::new(fragment));
@@ -119,7 +120,8 @@ impl Named {
     }
 }
 
-/// Takes so many bytes of a memory that is counted in mebibytes, all of it at most. `busy` says what it is full of.
+/// Takes so many bytes of a memory that is counted in mebibytes, all of it at most. `busy` says
+/// what it is full of.
 pub(crate) fn take_memory(
     memory: &Arc<Semaphore>,
     memory_mebi: u32,

@@ -1,4 +1,4 @@
-//! What a relay does with other relays: connections that are kept, and answers that take long.
+//! Relations to other relays: connections that are kept, and answers that take long.
 
 use std::{
     collections::BTreeMap,
@@ -24,9 +24,9 @@ use tracing::Instrument;
 
 use crate::{request::Body, store::Refusal};
 
-/// Relays whose connections are kept.
+/// Maximum of relays whose connections are kept.
 const CLIENTS_MAX: usize = 64;
-/// How often whoever asked is told that it goes on.
+/// Interval of signs to the client that the work goes on.
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 
 /// Relays that were sent or asked something, by address and key.
@@ -34,7 +34,7 @@ const SIGN_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Others(Mutex<BTreeMap<(String, String), RelayClient>>);
 
 impl Others {
-    /// A client of another relay, over the connections there are to it.
+    /// Returns a client of another relay, over the existing connections to it.
     pub(crate) fn client(
         &self,
         url: &str,
@@ -68,12 +68,12 @@ impl Others {
     }
 }
 
-/// Something under way for whoever asked: when they leave, it ends.
+/// Work under way for a caller: if the caller leaves, it ends.
 pub(crate) type UnderWay<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// An answer that begins at once and is white space until it is known how it ended.
+/// Answers at once with white space, until the end of the work is known.
 pub(crate) fn answer_in_time<T: Serialize + 'static>(under_way: UnderWay<T>) -> Response<Body> {
-    // What is asked of others meanwhile belongs to the call, which is answered by then.
+    // Requests to others meanwhile belong to the call, which is answered by then.
     let under_way: UnderWay<T> = Box::pin(under_way.in_current_span());
     let pieces = stream::unfold(Some(under_way), |under_way| async move {
         let mut under_way = under_way?;

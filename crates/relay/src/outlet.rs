@@ -1,7 +1,7 @@
-//! An outlet: hands out what lies elsewhere, by the relay's protocol and read-only.
+//! Outlet: serves what lies elsewhere, by the relay's protocol and read-only.
 //!
-//! Whoever pulls needs no second client for it. What it hands out leaves over a way that others need more
-//! urgently, so few bodies move at once, whoever asks for how much: the rest wait for their turn.
+//! So a pull needs no second client for it. Its bytes leave over an egress that others need more
+//! urgently. So few bodies move at once, whatever clients ask for: the rest wait for their turn.
 
 mod turns;
 
@@ -40,22 +40,23 @@ use turns::{Turn, Turns};
 
 /// Clients served at once; more wait.
 const CONNECTIONS_MAX: usize = 64;
-/// Chunks in memory at once; who asks for more is told to come back.
+/// Maximum of chunks in memory; a client that asks for more has to come back.
 const CHUNKS_MAX: usize = 8;
-/// Bodies that move at once.
+/// Maximum of moving bodies.
 const MOVING_MAX: u32 = 2;
 /// Bytes of a body handed to a connection at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Where in an inventory something lies.
+/// Position in an inventory.
 pub type Position = (ChunkIndex, FragmentIndex);
 
-/// What an outlet hands out.
+/// Store from which an outlet serves objects.
 pub trait Shelf: Send + Sync + 'static {
-    /// What is there of a dataset from a position on, `most` entries at most, and where the next begins.
+    /// Returns the inventory of a dataset from a position on, `most` entries at most, and the start
+    /// of the next page.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when nothing of it is handed out.
+    /// [`ErrorKind::NotFound`] if nothing of it is served.
     fn inventory(
         &self,
         dataset: DatasetId,
@@ -63,32 +64,33 @@ pub trait Shelf: Send + Sync + 'static {
         most: usize,
     ) -> impl Future<Output = Result<(Vec<Held>, Option<Position>)>> + Send;
 
-    /// One object and its digest.
+    /// Returns one object and its digest.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when it is not handed out, with the reason.
+    /// [`ErrorKind::NotFound`] if it is not served, with the reason.
     fn fragment(
         &self,
         dataset: DatasetId,
         position: Position,
     ) -> impl Future<Output = Result<(Bytes, Digest)>> + Send;
 
-    /// Whether somebody else needs the way out so urgently that one body at a time is enough.
+    /// Returns whether somebody else needs the egress so urgently that one body at a time is
+    /// enough.
     fn is_pressed(&self) -> bool;
 
-    /// A relay wants to be known; `token` is what it shows.
+    /// Registers a relay; `token` is what it shows.
     ///
     /// # Errors
-    /// Why not: [`ErrorKind::Unsupported`] where no relays are known at all.
+    /// The reason of a refusal: [`ErrorKind::Unsupported`] if no relays can register at all.
     fn register(&self, token: &str, body: RegisterBody) -> impl Future<Output = Result<()>> + Send {
         let _ = (token, body);
         async { Err(Error::new(ErrorKind::Unsupported, "register", "a relay")) }
     }
 
-    /// A relay says how it is; `token` is what it shows.
+    /// Accepts the heartbeat of a relay; `token` is what it shows.
     ///
     /// # Errors
-    /// As [`Self::register`].
+    /// Errors of [`Self::register`].
     fn heartbeat(
         &self,
         token: &str,
@@ -99,7 +101,7 @@ pub trait Shelf: Send + Sync + 'static {
     }
 }
 
-/// An outlet that has its port, and is ready to run.
+/// Outlet that has its port, and is ready to run.
 pub struct Outlet {
     listener: TcpListener,
     local: SocketAddr,
@@ -108,10 +110,11 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Makes or opens its identity in `dir`, and takes the port. `rate` is the most it hands out.
+    /// Makes or opens its identity in `dir`, and takes the port. `rate` is the maximum rate of all
+    /// bodies.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the port is in use; those of the directory.
+    /// [`ErrorKind::Conflict`] if the port is in use; errors of the directory.
     pub fn open(dir: &Path, listen: SocketAddr, rate: Option<ByteRate>) -> Result<Self> {
         let failed = |cause| Error::listening(listen, cause, "choose another port");
         let listener = bind(listen, None).map_err(failed)?;
@@ -123,7 +126,7 @@ impl Outlet {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
@@ -135,7 +138,7 @@ impl Outlet {
         self.identity.fingerprint
     }
 
-    /// What tokens for it are minted from.
+    /// Returns the secret from which its tokens are minted.
     #[must_use]
     pub fn secret(&self) -> [u8; 32] {
         self.identity.secret
@@ -177,19 +180,19 @@ impl Outlet {
     }
 }
 
-/// What answering needs.
+/// State needed to answer.
 struct Desk<S> {
     shelf: Arc<S>,
     secret: [u8; 32],
     rate: Arc<RateLimit>,
-    /// For what comes in, which is little.
+    /// Limit of incoming bodies, which are small: none.
     unlimited: Arc<RateLimit>,
     chunks: Arc<Semaphore>,
     moving: Arc<Turns>,
 }
 
 impl<S: Shelf> Desk<S> {
-    /// Answers one request. Nothing that comes in makes it fail.
+    /// Answers one request. No input makes it fail.
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
         if let Some(told @ (Target::Register | Target::Heartbeat)) = Target::parse(head.uri.path())
@@ -197,7 +200,7 @@ impl<S: Shelf> Desk<S> {
         {
             return self.hear(told, &head, body).await;
         }
-        // Nothing else that is asked here has a body: one that has is not read.
+        // No other request here has a body: one that has is not read.
         let close = !hyper::body::Body::is_end_stream(&body);
         match self.route(&head).await {
             Ok(response) => response,
@@ -205,7 +208,8 @@ impl<S: Shelf> Desk<S> {
         }
     }
 
-    /// Hears a relay. The connection closes behind it: they come seldom, and there may be many of them.
+    /// Accepts a relay's report. The connection closes afterwards: reports are seldom, and there
+    /// may be many relays.
     async fn hear(
         &self,
         told: Target,
@@ -357,11 +361,11 @@ impl<S: Shelf> Desk<S> {
     }
 }
 
-/// A body on its way out.
+/// Body on its way out.
 struct Moving {
     left: Bytes,
     turn: Option<Turn>,
-    /// Of those that may move at once, how many this one counts for.
+    /// Number of moving bodies for which this one counts.
     slots: u32,
     rate: Arc<RateLimit>,
     moving: Arc<Turns>,
@@ -377,7 +381,7 @@ impl Moving {
         let piece = self.left.split_to(self.left.len().min(PIECE_BYTES));
         self.rate.take(piece.len()).await;
         if self.turn.as_ref().is_none_or(Turn::is_over) {
-            // Given back first, so that who waits longer comes first.
+            // Given back first, so that the client that waits longest comes first.
             self.turn = None;
             self.turn = Some(self.moving.begin(self.slots).await);
         }

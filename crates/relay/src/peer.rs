@@ -1,9 +1,9 @@
-//! The other end of a copy: serves what its user may reach, for as long as its one client lives.
+//! Other end of a copy: serves what its user may reach, for as long as its one client lives.
 //!
-//! `posthaste cp` starts it over SSH. It makes a key and a secret that nobody else ever sees,
-//! listens on a free port, and says all that in one line on standard output. The client comes to
-//! that port, or, where a firewall forbids it, speaks HTTP/2 through standard input and output.
-//! When standard input ends, whatever ended it, so does this.
+//! `posthaste cp` starts it over SSH. The peer makes a key and a secret that nobody else ever sees,
+//! and listens on a free port. It reports all that in one line on standard output. The client
+//! connects to that port or, if a firewall forbids that, speaks HTTP/2 through standard input and
+//! output. The peer ends with its standard input, whatever ended that.
 
 mod channel;
 
@@ -41,14 +41,14 @@ use channel::Channel;
 /// Connections served at once: those of one client.
 const CONNECTIONS_MAX: usize = 128;
 
-/// Connections the kernel keeps waiting for us: a client opens all of its at once.
+/// Connections that the kernel keeps waiting: a client opens all of its at once.
 const BACKLOG: u32 = 256;
 
-/// Ports tried of a range.
+/// Maximum of ports tried of a range.
 const PORTS_MAX: usize = 4096;
 
-/// A client shows a sign of life every 15 s. One that shows none for this long is gone, and the
-/// network has not told.
+/// Silence after which a client counts as gone, without a report from the network. It shows a sign
+/// of life every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// Bytes of one request or answer that may be under way through the channel.
@@ -63,16 +63,16 @@ const STREAMS_MAX: u32 = 256;
 /// Bytes of one frame of the channel.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
-/// How a peer is set up.
+/// Options of a peer.
 #[derive(Debug, Clone, Default)]
 pub struct PeerOptions {
-    /// Where to listen; nowhere when `None`.
+    /// Address at which to listen; nowhere if `None`.
     pub listen: Option<IpAddr>,
-    /// Ports to choose from; any free one when `None`.
+    /// Ports to choose from; any free one if `None`.
     pub ports: Option<RangeInclusive<u16>>,
 }
 
-/// A peer that has its port and is ready to run.
+/// Peer that has its port and is ready to run.
 pub struct Peer {
     listener: Option<TcpListener>,
     invitation: Invitation,
@@ -81,11 +81,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Makes the key and the secret and takes a port. Where no port can be had, everything goes
-    /// through the channel.
+    /// Makes the key and the secret and takes a port. If it gets no port, everything goes through
+    /// the channel.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`] when there is no randomness.
+    /// [`ErrorKind::Other`] if there is no randomness.
     pub fn open(options: &PeerOptions) -> Result<Self> {
         let failed = |cause: Box<dyn std::error::Error + Send + Sync>| {
             Error::new(ErrorKind::Other, "start", "a peer").cause(cause)
@@ -109,7 +109,7 @@ impl Peer {
         })
     }
 
-    /// What the client must be told, and nobody else.
+    /// Returns the invitation, which only the client must get.
     #[must_use]
     pub fn invitation(&self) -> &Invitation {
         &self.invitation
@@ -118,7 +118,7 @@ impl Peer {
     /// Serves until `input` ends, or nothing came from it for 90 s.
     ///
     /// # Errors
-    /// When `input` and `output` are no pipes or sockets.
+    /// `input` and `output` are no pipes or sockets.
     pub async fn run(self, input: OwnedFd, output: OwnedFd) -> Result<()> {
         let failed = |cause| {
             Error::io("use", "standard input and output", cause)
@@ -181,7 +181,7 @@ async fn silence(activity: &std::sync::atomic::AtomicU64) {
     }
 }
 
-/// A listener on a free port of the range.
+/// Returns a listener on a free port of the range.
 fn listen(address: IpAddr, ports: Option<&RangeInclusive<u16>>) -> io::Result<TcpListener> {
     let bind = |port| {
         let socket = match address {

@@ -1,4 +1,4 @@
-//! Limits the rate of all bodies together.
+//! Limit on the rate of all bodies together.
 
 use std::{
     sync::{
@@ -11,10 +11,10 @@ use std::{
 use posthaste_types::{ByteRate, Bytes};
 use tokio::time::{Instant, sleep_until};
 
-/// What may pass at once after a pause: enough to hide the timer's grain, too little to notice.
+/// Burst after a pause: enough to hide the timer's grain, too little to notice.
 const BURST: Duration = Duration::from_millis(50);
 
-/// A token bucket, kept as the moment at which all that was taken has been paid for.
+/// Token bucket, kept as the moment at which everything used so far is paid for.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     rate: Option<ByteRate>,
@@ -35,12 +35,12 @@ impl RateLimit {
         self.rate
     }
 
-    /// All that was taken so far.
+    /// Returns all bytes used so far.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns when `bytes` more may have been taken. First come, first served.
+    /// Returns when `bytes` more may be used. First come, first served.
     pub(crate) async fn take(&self, bytes: usize) {
         self.taken_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(rate) = self.rate else { return };

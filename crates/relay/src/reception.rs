@@ -1,4 +1,4 @@
-//! Takes in the body of an upload: at the limited rate, to disk and through the digest at once.
+//! Reception of an upload's body: at the limited rate, to disk and through the digest at once.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -16,19 +16,19 @@ use crate::{
     store::{Refusal, Upload},
 };
 
-/// A body of which nothing arrives for this long is given up, and its space with it.
+/// Silence after which a body is given up, and its space with it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time for which a probe is read: whoever sends it waits five seconds longer for the answer.
+/// Longest time for which a probe is read: its sender waits five seconds longer for the answer.
 const PROBE_SPAN_MAX: Duration = Duration::from_secs(35);
-/// How often the bytes of a probe are noted.
+/// Interval at which the bytes of a probe are noted.
 const MARK_EVERY: Duration = Duration::from_millis(40);
-/// Bytes gathered before they go to the disk: fewer hand-overs between threads. An upload holds
-/// twice as many in memory, as one batch is written while the next arrives.
+/// Bytes gathered before they go to the disk, so that there are fewer hand-overs between threads.
+/// An upload holds twice as many in memory, because one batch is written while the next arrives.
 const BATCH_BYTES: usize = 1 << 20;
 /// Frames in a batch, whatever their size.
 const BATCH_FRAMES: usize = 1024;
 
-/// A body that is being read.
+/// Body that is being read.
 pub(crate) struct Reception {
     body: Incoming,
     rate: Arc<RateLimit>,
@@ -39,7 +39,7 @@ impl Reception {
         Self { body, rate }
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         loop {
             let frame = timeout(BODY_TIMEOUT, self.body.frame())
@@ -63,7 +63,7 @@ impl Reception {
         loop {
             let mut next = pin!(self.next());
             let data = loop {
-                // Who sends it on gets it as soon as the disk is free to take it.
+                // A transfer that follows gets them as soon as the disk is free.
                 let is_followed = growth.is_followed();
                 tokio::select! {
                     biased;
@@ -147,11 +147,12 @@ impl Reception {
         }
     }
 
-    /// Reads and forgets a probe, and says when its bytes came. Of one that lasts, as what kernels and gateways hold of it
-    /// comes over a slow path, the end is not waited for: by then it has shown what it could.
+    /// Reads and forgets a probe, and returns when its bytes came. It does not wait for the end of
+    /// a long one, whose bytes kernels and gateways still send over a slow path: by then the probe
+    /// has shown what it could.
     ///
     /// # Errors
-    /// What is wrong with it, and the rest of it: when it has more than `bytes_max`.
+    /// The refusal of a body and its unread rest, if it has more than `bytes_max`.
     pub(crate) async fn sink(mut self, bytes_max: u64) -> Result<ProbeBody, (Refusal, Self)> {
         let mut seen = ProbeBody {
             received_bytes: 0,
@@ -186,7 +187,7 @@ impl Reception {
     }
 
     /// Reads and forgets at most `bytes_max`, so that the refusal reaches a client that is still
-    /// sending. Whether the body ended.
+    /// sending. Returns whether the body ended.
     pub(crate) async fn discard(mut self, bytes_max: u64) -> bool {
         let mut left = bytes_max;
         while let Ok(data) = self.next().await {
@@ -200,14 +201,14 @@ impl Reception {
     }
 }
 
-/// An upload, at rest or with a batch on its way to the disk.
+/// State of an upload: at rest, or with a batch on its way to the disk.
 enum Writing {
     Idle(Upload),
     Busy(JoinHandle<Result<Upload, Refusal>>),
 }
 
 impl Writing {
-    /// Waits for the batch before. Given up, nothing is lost.
+    /// Waits for the batch before. Dropping it loses nothing.
     async fn rest(&mut self) -> Result<(), Refusal> {
         if let Self::Busy(writing) = self {
             *self = Self::Idle(writing.await.map_err(ended)??);
@@ -232,7 +233,7 @@ impl Writing {
     }
 }
 
-/// Does blocking work where it blocks nobody.
+/// Runs blocking work on a thread for it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {

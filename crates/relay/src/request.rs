@@ -1,4 +1,4 @@
-//! Understands one request and answers it.
+//! Requests: parses one and answers it.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -39,11 +39,10 @@ use crate::{
 
 /// Bytes of a stored object read at once: large enough for the disk, small beside many readers.
 const READ_BYTES: usize = 256 << 10;
-/// Body read from somebody who may not store anything, only to have the refusal arrive: a fragment
-/// of the usual size.
+/// Bytes read from a refused client at most, so that it gets the refusal: a usual fragment.
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
-/// What it can do that not every relay can.
+/// Features that not every relay has.
 const FEATURES: [&str; 8] = [
     wire::FORWARD,
     wire::FOLLOW,
@@ -55,41 +54,41 @@ const FEATURES: [&str; 8] = [
     wire::TAKE,
 ];
 
-/// The body of an answer.
+/// Body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What answering needs.
+/// State needed to answer.
 pub(crate) struct Service {
-    /// Where everything it keeps is.
+    /// Directory of everything it keeps.
     pub(crate) dir: PathBuf,
     pub(crate) name: String,
     pub(crate) instance: String,
-    /// When it is lent, by this machine's clock; always where nothing is said.
+    /// Hours in which it is lent, by this machine's clock; `None` for always.
     pub(crate) hours: Option<String>,
-    /// Where the load of the machine is read.
+    /// File with the load of the machine.
     pub(crate) load_from: PathBuf,
     pub(crate) secret: [u8; 32],
     pub(crate) store: Arc<Store>,
-    /// Where the bytes lie, if not here.
+    /// Store of the bytes, if not here.
     pub(crate) backing: Option<Backing>,
     pub(crate) rate: Arc<RateLimit>,
     pub(crate) files: Arc<Files>,
-    /// What is sent on to other relays.
+    /// Transfers to other relays.
     pub(crate) forwards: Forwards,
-    /// What is taken from them.
+    /// Fetches from other relays.
     pub(crate) gathers: Gathers,
-    /// What is coded for others.
+    /// Coding for others.
     pub(crate) scatters: Scatters,
-    /// Paths to other relays that are measured.
+    /// Measurements of paths to other relays.
     pub(crate) measures: Measures,
-    /// Probes that may be under way at once.
+    /// Permits for probes under way.
     pub(crate) probes: Semaphore,
-    /// Connections that are not served now.
+    /// Permits for connections, those that are free now.
     pub(crate) free_connections: Arc<Semaphore>,
 }
 
 impl Service {
-    /// Answers one request. Nothing that comes in makes it fail.
+    /// Answers one request. No input makes it fail.
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let call = Call::begin(&self.name, &request);
         let answer = self.understood(request).instrument(call.span()).await;
@@ -117,8 +116,8 @@ impl Service {
         refuse(is_ended.0, !is_ended.1)
     }
 
-    /// Finds out what is asked, whether it may be, and does it. A refusal comes with the body that
-    /// was not read, and how much of it is worth reading.
+    /// Parses the request, checks its rights, and executes it. A refusal comes with the unread
+    /// body, and how much of it is worth reading.
     async fn route(
         &self,
         head: &http::request::Parts,
@@ -169,7 +168,7 @@ impl Service {
         answer.map_err(|refusal| (refusal, None))
     }
 
-    /// Waits until something is to be removed from where the bytes lie.
+    /// Waits until something is to be removed from the store of the bytes.
     pub(crate) async fn doomed(&self) {
         match &self.backing {
             Some(backing) => backing.cleaner.wanted().await,
@@ -177,7 +176,7 @@ impl Service {
         }
     }
 
-    /// Gives up what does not come, and removes what is gone here from where its bytes lie.
+    /// Gives up uploads that do not arrive, and removes from the store what is gone here.
     pub(crate) async fn tidy_bucket(&self) {
         if let Some(backing) = &self.backing {
             backing.passes.give_up_late();
@@ -186,7 +185,7 @@ impl Service {
         }
     }
 
-    /// How it is.
+    /// Returns the status of the relay.
     pub(crate) fn status(&self) -> StatusBody {
         let usage = self.store.usage();
         StatusBody {
@@ -215,7 +214,7 @@ impl Service {
         }
     }
 
-    /// Takes a probe in and throws it away.
+    /// Receives a probe and discards it.
     async fn sink(
         &self,
         body: Reception,
@@ -267,7 +266,8 @@ impl Service {
         let store = Arc::clone(&self.store);
         let (file, stored, length) = blocking(move || {
             let (file, stored) = store.read(&dataset, object)?;
-            // What the disk has now: a damaged file is sent as it is, and its digest tells.
+            // Uses the file's length now: a damaged file is sent as it is, and its digest shows
+            // that.
             let length = file.metadata()?.len();
             Ok((file, stored, length))
         })
@@ -343,7 +343,7 @@ fn connections(free: &Semaphore) -> u32 {
     u32::try_from(busy).unwrap_or(u32::MAX)
 }
 
-/// What a request needs a token for.
+/// Returns the scope and target for which a request needs a token.
 fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<DatasetId>), Refusal> {
     Ok(match (method, target) {
         (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
@@ -376,7 +376,7 @@ fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<Dat
     })
 }
 
-/// Checks that a token that is good is so for every dataset.
+/// Checks for a token that is good for every dataset.
 pub(crate) fn authorize_all(headers: &HeaderMap) -> Result<(), Refusal> {
     if token(headers).is_some_and(is_for_all) {
         return Ok(());
@@ -414,13 +414,13 @@ pub(crate) fn authorize(
     })
 }
 
-/// What a request shows.
+/// Returns the token that a request shows.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     posthaste_endpoint::bearer_token(value)
 }
 
-/// Digest, size and expiry of an upload.
+/// Returns digest, size and expiry of an upload.
 fn upload_headers(headers: &HeaderMap) -> Result<(Stored, u64), Refusal> {
     let invalid = |message: &str| Refusal::new(ErrorKind::Invalid, message);
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -475,7 +475,7 @@ pub(crate) fn json(status: StatusCode, body: &impl serde::Serialize) -> Response
     response
 }
 
-/// The answer to what is not done; `close` when the rest of the request was not read.
+/// Returns the answer to a refused request; `close` if the rest of the request was not read.
 pub(crate) fn refuse(refusal: Refusal, close: bool) -> Response<Body> {
     let status = StatusCode::from_u16(wire::status_of(refusal.kind))
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,10 +1,10 @@
-//! Codes a chunk that comes whole, keeps one fragment and sends the others on to other relays, when somebody
-//! who may write to all of them asks for it.
+//! Coding for others: the relay gets a whole chunk, keeps one fragment and sends the others to
+//! other relays, on the order of a caller with the right to write to all of them.
 //!
-//! The chunk counts only once its digest was checked, and each fragment goes on only if it has the digest that
-//! the order says, which whoever asked has from coding it too or from whom it trusts. How each fragment ended is
-//! told as it ends. The chunk is in memory, and nothing is kept of it but the one fragment; when whoever asked
-//! leaves, all that is under way ends.
+//! The chunk counts only once its digest was verified. Each fragment is sent only if it has the
+//! digest in the order, which the caller knows from coding it too or from a source it trusts. The
+//! end of each fragment is reported at once. The chunk is in memory, and only the one fragment of
+//! it is kept. If the caller leaves, all transfers under way end.
 
 use std::{future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
@@ -42,22 +42,22 @@ use crate::{
 
 /// Memory of all chunks being coded, in mebibytes: two of the largest, with as much parity as data.
 const MEMORY_MEBI: u32 = 1024;
-/// How often whoever asked is told that it goes on.
+/// Interval of signs to the client that the work goes on.
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 
-/// Everything that is coded for others.
+/// Coding under way for others.
 pub(crate) struct Scatters {
     memory: Arc<Semaphore>,
     others: Arc<Others>,
 }
 
-/// An order that makes sense.
+/// Valid order.
 struct Order {
     of: OrderedChunk,
     pieces: Vec<Piece>,
 }
 
-/// What becomes of one fragment: who else gets it, or it is kept here.
+/// Plan for one fragment: another relay gets it, or it is kept here.
 struct Piece {
     fragment: FragmentIndex,
     digest: Digest,
@@ -72,7 +72,7 @@ impl Scatters {
         Self { memory, others }
     }
 
-    /// Codes and sends on as the body says, which is the order in one line and then the chunk.
+    /// Codes and sends by the body, which is the order in one line and then the chunk.
     pub(crate) async fn scatter(
         &self,
         store: &Arc<Store>,
@@ -86,7 +86,8 @@ impl Scatters {
                 .begin(dataset, object, &line)
                 .map(|begun| (begun, first)),
         };
-        // Who sends still has the chunk to send, and hears of it only after that.
+        // A client that is sending still has the chunk to send, and reads the answer only after
+        // that.
         let ((order, memory), first) = match begun {
             Ok(begun) => begun,
             Err(refusal) => return Err((refusal, Some((body, OBJECT_BYTES_MAX)))),
@@ -115,7 +116,7 @@ impl Scatters {
         Ok((order, memory))
     }
 
-    /// Understands an order.
+    /// Parses an order.
     fn read(
         &self,
         dataset: DatasetId,
@@ -152,7 +153,7 @@ impl Scatters {
     }
 }
 
-/// All fragments of the chunk, which must have this digest. Blocking.
+/// Returns all fragments of the chunk, which must have this digest. Blocking.
 fn encode(code: Code, digest: Digest, chunk: Vec<u8>) -> Result<Vec<Bytes>, Refusal> {
     let shown = digest_of(&chunk);
     if shown != digest {
@@ -167,7 +168,7 @@ fn digest_of(bytes: &[u8]) -> Digest {
     Digest::new(*blake3::hash(bytes).as_bytes())
 }
 
-/// What is under way of an order, fragment by fragment.
+/// Starts the work of an order, fragment by fragment.
 fn endings(store: &Arc<Store>, order: &Order, fragments: &[Bytes]) -> FuturesUnordered<Ending> {
     let ending = |piece: &Piece| -> Ending {
         let bytes = fragments.get(usize::from(piece.fragment.get()));
@@ -236,7 +237,7 @@ fn keep(
     upload.seal()
 }
 
-/// A line for each fragment as it ends, and an empty one now and then meanwhile.
+/// Answers with a line for each fragment as it ends, and meanwhile an empty one now and then.
 fn answer(endings: FuturesUnordered<Ending>, memory: OwnedSemaphorePermit) -> Response<Body> {
     let pieces = stream::unfold((endings, memory), |(mut endings, memory)| async move {
         let line = tokio::select! {

@@ -1,4 +1,4 @@
-//! Listens, accepts, and ends in good order.
+//! Server: listens, accepts, and ends in good order.
 
 use std::{
     future::Future,
@@ -46,20 +46,20 @@ use crate::{
 
 /// Clients served at once; more wait. Each may hold 2 MiB of an upload.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
-/// Probes taken in at once: they measure each other when they are many.
+/// Probes received at once: several measure each other.
 const PROBES_MAX: usize = 2;
-/// Connections the kernel keeps waiting for us.
+/// Connections that the kernel keeps waiting.
 const BACKLOG: u32 = 1024;
-/// A client that does not finish its TLS handshake within this is none.
+/// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection on which no request begins, or no request's head ends, for this long is closed.
+/// Time after which a connection closes if no request begins, or no request's head ends.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often datasets are looked at for their expiry.
+/// Interval of checks for expired datasets.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
-/// Requests under way at the end get this long to finish.
+/// Time for requests under way at the end to finish.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A relay that has its directory and its port, and is ready to run.
+/// Relay that has its directory and its port, and is ready to run.
 pub struct Relay {
     listener: TcpListener,
     local: SocketAddr,
@@ -75,7 +75,7 @@ impl Relay {
     /// port.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`](posthaste_endpoint::ErrorKind::Conflict) when the port or the
+    /// [`ErrorKind::Conflict`](posthaste_endpoint::ErrorKind::Conflict) if the port or the
     /// directory is in use; `PermissionDenied`, `Full` and others of the directory; `Invalid` for
     /// an identity that can't be read.
     pub async fn open(options: RelayOptions) -> Result<Self> {
@@ -143,13 +143,13 @@ impl Relay {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Where it is reached from this machine, and its key.
+    /// Returns the address at which this machine reaches it, and its key.
     #[must_use]
     pub fn address(&self) -> RelayAddress {
         RelayAddress {
@@ -164,13 +164,13 @@ impl Relay {
         self.identity.fingerprint
     }
 
-    /// The file with the secret that tokens are minted from.
+    /// Returns the file with the secret from which tokens are minted.
     #[must_use]
     pub fn secret_file(&self) -> &Path {
         &self.identity.secret_file
     }
 
-    /// Where everything it keeps is.
+    /// Returns the directory of everything it keeps.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -179,7 +179,8 @@ impl Relay {
     /// Serves until `shutdown`, then lets requests under way finish for 5 s.
     ///
     /// # Errors
-    /// That the invitation it was started with is of no use. Else a relay that runs goes on whatever clients do.
+    /// The invitation with which it was started is of no use. Otherwise a running relay goes on
+    /// whatever clients do.
     pub fn run(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
@@ -187,7 +188,7 @@ impl Relay {
         self.run_until(Box::pin(shutdown))
     }
 
-    /// All that serves is compiled here, not again by everybody who waits for it.
+    /// Runs until `shutdown`. It is compiled here, not again in every crate that waits for it.
     fn run_until(mut self, mut shutdown: Boxed<'static, ()>) -> Boxed<'static, Result<()>> {
         Box::pin(async move {
             let door = Door::new(Arc::clone(&self.identity.tls));
@@ -227,7 +228,7 @@ impl Relay {
             }
             let _ = ending.send(true);
             let all = async { while connections.join_next().await.is_some() {} };
-            // Those that do not end by then are dropped, and their uploads with them.
+            // Requests that do not end by then are dropped, and their uploads with them.
             let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
             Ok(())
         })
@@ -236,7 +237,7 @@ impl Relay {
     fn remove_expired(&self, connections: &mut JoinSet<()>) {
         let store = Arc::clone(&self.service.store);
         connections.spawn_blocking(move || {
-            // What can't be removed now is tried again at the next turn.
+            // A dataset that can't be removed now is retried in the next turn.
             let _ = store.remove_expired(clock::unix_s());
         });
         let service = Arc::clone(&self.service);
@@ -246,7 +247,8 @@ impl Relay {
     }
 }
 
-/// Makes or opens all that lies in a relay's directory, and makes sure that it and the bucket belong together.
+/// Makes or opens everything in a relay's directory, and checks that it and the bucket belong
+/// together.
 async fn open_all(
     dir: &Path,
     bucket: Option<&Bucket>,
@@ -265,7 +267,7 @@ async fn open_all(
     Ok(opened)
 }
 
-/// Makes or opens all that lies in a relay's directory, and removes what has expired.
+/// Makes or opens everything in a relay's directory, and removes what has expired.
 fn open_dir(
     dir: &Path,
     bucket: Option<&Bucket>,
@@ -286,7 +288,7 @@ fn open_dir(
     Ok((Identity::open(&dir.join("identity"))?, store, ground))
 }
 
-/// A listener whose connections hold little that was not read yet when the rate is limited, so that
+/// Returns a listener. If the rate is limited, its connections buffer little unread data, so that
 /// clients see the real rate.
 pub(crate) fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Result<TcpListener> {
     const BUFFER_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(4 << 20);
@@ -305,7 +307,7 @@ pub(crate) fn bind(listen: SocketAddr, rate: Option<ByteRate>) -> std::io::Resul
 
 pub(crate) type Stream = TokioIo<tokio_rustls::server::TlsStream<Counted<Line>>>;
 
-/// Where clients come in.
+/// Entrance for clients.
 #[derive(Clone)]
 pub(crate) struct Door {
     tls: TlsAcceptor,
@@ -320,7 +322,7 @@ impl Door {
         }
     }
 
-    /// Greets a client; `None` when it is none.
+    /// Greets a client; returns `None` if it is none.
     pub(crate) async fn greet(&self, stream: TcpStream) -> Option<Stream> {
         let host = stream.peer_addr().ok()?.ip();
         let line = Counted::new(self.fleets.accepted(stream, host), Arc::default());
@@ -338,8 +340,8 @@ pub(crate) fn http() -> http1::Builder {
     http
 }
 
-/// The place of a client among those that are served. It is taken once the client asks for something, and kept from then on by
-/// whoever shows a good token.
+/// Place of a client among those that are served. A client gets it with its first request, and
+/// keeps it if it shows a good token.
 #[derive(Clone)]
 pub(crate) struct Place {
     guest: Guest,
@@ -356,7 +358,8 @@ impl Place {
         }
     }
 
-    /// Answers a request once one more client may be served. Who shows no good token begins anew, behind others.
+    /// Answers a request once one more client may be served. A client without a good token starts
+    /// again behind others.
     pub(crate) async fn answer<B>(
         &self,
         answer: impl Future<Output = Response<B>>,
@@ -373,7 +376,7 @@ impl Place {
     }
 }
 
-/// Serves one connection to its end. Whatever comes in, the worst is that it is closed.
+/// Serves one connection to its end. The worst that any input can do is close it.
 async fn serve(
     stream: TcpStream,
     place: Place,
@@ -396,7 +399,7 @@ async fn serve(
     let _ = connection.await;
 }
 
-/// As [`serve`], files alone, for who ends by dropping it.
+/// Serves files alone, otherwise like [`serve`], for a caller that ends it by dropping it.
 pub(crate) async fn serve_files(stream: TcpStream, place: Place, door: Door, files: Arc<Files>) {
     let Some(stream) = door.greet(stream).await else {
         return;

@@ -1,4 +1,4 @@
-//! Answers who asks for space.
+//! Answers to requests for space.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     store::{Refusal, Store},
 };
 
-/// Makes, changes or gives back the reservation of a dataset.
+/// Makes, changes or releases the reservation of a dataset.
 pub(crate) async fn answer(
     store: &Arc<Store>,
     method: &Method,

@@ -1,9 +1,9 @@
-//! What a relay holds: an index in memory, one file for each object on disk.
+//! Content of a relay: an index in memory, one file for each object on disk.
 //!
 //! `datasets/ID/GROUP/CHUNK.FRAGMENT.DIGEST`, `datasets/ID/manifest.DIGEST` and
-//! `datasets/ID/expires`. A name tells all there is to know of a file, so that a start needs no
-//! journal: it reads directories. Everything is written in `incoming/` first and renamed when it is
-//! whole and checked; what lies in `incoming/` at a start is the rest of uploads that never counted.
+//! `datasets/ID/expires`. A name has everything to know of a file, so a start needs no journal: it
+//! reads directories. Every file is written in `incoming/` first and renamed when it is whole and
+//! verified; files in `incoming/` at a start are remains of uploads that never counted.
 
 mod age;
 mod growth;
@@ -41,18 +41,18 @@ use room::Room;
 pub(crate) use room::Usage;
 pub(crate) use upload::{Upload, other_digest};
 
-/// Most objects held, so that the index stays below a few gigabytes of memory.
+/// Maximum of objects, so that the index stays below a few gigabytes of memory.
 const OBJECTS_MAX: usize = 16 << 20;
-/// Most datasets held: each costs a directory.
+/// Maximum of datasets: each costs a directory.
 const DATASETS_MAX: usize = 1 << 20;
 
-/// Why the store does not do what it was asked to do.
+/// Reason why the store refuses a request.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
     pub(crate) hint: Option<&'static str>,
-    /// Of space that is refused: what would be granted.
+    /// Bytes that would be granted, if a request for space is refused.
     pub(crate) most_bytes: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// An object on disk.
+/// Object on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) digest: Digest,
@@ -100,7 +100,7 @@ pub(crate) struct Stored {
 
 #[derive(Debug, Default)]
 struct Holding {
-    /// Seconds since the Unix epoch; the latest anybody asked for.
+    /// Seconds since the Unix epoch; the latest that anybody asked for.
     expires_s: u64,
     objects: BTreeMap<Object, Stored>,
 }
@@ -112,35 +112,35 @@ struct Index {
     room: Room,
     /// Objects being given their final names.
     sealing: BTreeSet<(DatasetId, Object)>,
-    /// Objects on their way in; of several of one name the latest.
+    /// Objects on their way in; of several with one name the latest.
     growing: BTreeMap<(DatasetId, Object), Arc<Growth>>,
 }
 
-/// The objects a relay holds. Its methods block on the disk where they say so.
+/// Objects of a relay. Its methods block on the disk if they say so.
 #[derive(Debug)]
 pub(crate) struct Store {
     dir: PathBuf,
     flush: bool,
-    /// The bytes lie elsewhere: what is here has holes for them.
+    /// The bytes lie elsewhere: files here have holes for them.
     is_backed: bool,
     index: Mutex<Index>,
-    /// Read: an object gets its final name. Write: a dataset is removed. So no object is counted
-    /// whose directory is being taken away.
+    /// Lock between an object's final naming (read) and a dataset's removal (write), so that no
+    /// object counts whose directory is being removed.
     removal: RwLock<()>,
-    /// One `expires` file is written at a time.
+    /// Lock under which one `expires` file is written at a time.
     expiry: Mutex<()>,
-    /// What is reserved is changed by one at a time.
+    /// Reservations on disk, changed by one caller at a time.
     spaces: Mutex<KeptFile>,
     age: Age,
     unfinished: AtomicU64,
     /// Changes whenever an upload begins.
     begun: watch::Sender<()>,
-    /// Holds the lock on the directory.
+    /// Lock on the directory.
     _lock: File,
 }
 
 impl Store {
-    /// Opens `dir`, removes what uploads left behind, and counts what is there. Blocking.
+    /// Opens `dir`, removes remains of uploads, and counts what is there. Blocking.
     pub(crate) fn open(dir: &Path, capacity: u64, flush: bool, is_backed: bool) -> Result<Self> {
         let lock = layout::lock(dir)?;
         let failed = |path: &Path, cause| Error::io("open", path.display().to_string(), cause);
@@ -203,12 +203,12 @@ impl Store {
         self.index().room.change_files(had, wanted, now_s)
     }
 
-    /// Whether anything is known of the dataset.
+    /// Returns whether anything is known of the dataset.
     pub(crate) fn knows(&self, dataset: &DatasetId) -> bool {
         self.index().datasets.contains_key(dataset)
     }
 
-    /// What is stored of the dataset under this name.
+    /// Returns what is stored of the dataset under this name.
     pub(crate) fn find(&self, dataset: &DatasetId, object: Object) -> Option<Stored> {
         self.index()
             .datasets
@@ -238,7 +238,8 @@ impl Store {
         }
     }
 
-    /// Makes sure that the dataset, where known, is kept until `expires_s`, if there is room for so long. Blocking.
+    /// Makes sure that a known dataset is kept until `expires_s`, if there is room for so long.
+    /// Blocking.
     pub(crate) fn extend(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
         let now_s = clock::unix_s();
         self.index().room.begin(dataset, 0, expires_s, now_s)?;
@@ -247,7 +248,8 @@ impl Store {
         kept
     }
 
-    /// The same of what has its room for so long. Blocking.
+    /// Makes sure that the dataset is kept until `expires_s`; its room for so long is secured
+    /// already. Blocking.
     pub(crate) fn keep(&self, dataset: &DatasetId, expires_s: u64) -> Result<(), Refusal> {
         let _one = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self
@@ -313,7 +315,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what is stored under a name unless it has this digest. What an object store has of it goes with its dataset. Blocking.
+    /// Removes what is stored under a name unless it has this digest. Its bytes in an object store
+    /// go with its dataset. Blocking.
     pub(crate) fn remove_unless(
         &self,
         dataset: &DatasetId,
@@ -358,12 +361,13 @@ impl Store {
             .try_for_each(|dataset| self.remove_if(dataset, is_expired))
     }
 
-    /// Where it is kept what the bytes of which are to be removed elsewhere.
+    /// Returns the directory of records of datasets whose bytes are to be removed elsewhere.
     pub(crate) fn doomed_dir(&self) -> PathBuf {
         self.dir.join("doomed")
     }
 
-    /// Makes sure that what was made in a directory is there after a loss of power, where that is wanted. Blocking.
+    /// Makes sure that new names in a directory survive a loss of power, if flushing is on.
+    /// Blocking.
     pub(crate) fn flush_dir(&self, directory: &Path) -> io::Result<()> {
         match self.flush {
             true => layout::flush_directory(directory),
@@ -371,7 +375,7 @@ impl Store {
         }
     }
 
-    /// A new name in `incoming/`.
+    /// Returns a new name in `incoming/`.
     fn unfinished_path(&self) -> PathBuf {
         let number = self.unfinished.fetch_add(1, Ordering::Relaxed);
         self.dir.join("incoming").join(number.to_string())

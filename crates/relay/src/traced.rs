@@ -1,10 +1,11 @@
-//! What is seen of a call from outside: a span of the trace that its caller named, and a line for whoever asked for such.
+//! Trace of a call from outside: a span of the trace that its caller named, and a line for anybody
+//! who asked for such.
 
 use http::{Method, Request, StatusCode, header};
 use posthaste_trace::{HEADER, TARGET, fail, follow};
 use tracing::{Span, field::Empty, info_span};
 
-/// A call that is being answered.
+/// Call that is being answered.
 pub(crate) struct Call {
     method: Method,
     path: String,
@@ -34,7 +35,7 @@ impl Call {
         Self { method, path, span }
     }
 
-    /// In which it is answered.
+    /// Returns the span in which it is answered.
     pub(crate) fn span(&self) -> Span {
         self.span.clone()
     }

@@ -15,22 +15,22 @@ use tokio::sync::Notify;
 
 use super::walk::Work;
 
-/// Files waiting at once: enough to know what lies ahead and to part it into classes, few enough
-/// that a tree of any size costs little memory (about 300 bytes each).
+/// Maximum of waiting files: enough to know what lies ahead and to divide it into classes, few
+/// enough that a tree of any size costs little memory (about 300 bytes each).
 const WAITING_MAX: u64 = 20_000;
 
-/// Files of one hand: what is sent in one request where files travel together.
+/// Maximum of files in one hand: the size of one request if files travel together.
 const HAND_FILES_MAX: usize = 512;
 
 /// Files waiting for lanes.
 #[derive(Debug)]
 pub(super) struct Board {
     state: Mutex<State>,
-    /// Something is waiting, or shares have changed, or nothing more comes.
+    /// Signals that files wait, shares have changed, or nothing more comes.
     filled: Notify,
-    /// There is room again.
+    /// Signals that there is room again.
     emptied: Notify,
-    /// Nothing is waiting or in a hand, and nothing more comes.
+    /// Signals that no file waits or is in a hand, and nothing more comes.
     finished: Notify,
     facts: PathFacts,
     bundles: Bundles,
@@ -39,9 +39,9 @@ pub(super) struct Board {
 /// Small files that travel together.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bundles {
-    /// Bytes of one request; 0 where each file takes its own.
+    /// Bytes of one request; 0 if each file takes its own.
     pub bytes_max: u64,
-    /// Bytes of the largest file that travels so, alone if it is larger than that.
+    /// Bytes of the largest file that travels so; a larger one travels alone.
     pub file_bytes_max: u64,
 }
 
@@ -57,25 +57,25 @@ struct State {
     ended: bool,
 }
 
-/// What a lane gives back when it is done with a hand.
+/// Receipt that a lane gives back when it is done with a hand.
 #[derive(Debug)]
 pub(super) struct Receipt {
     sizes: Vec<(Class, Bytes)>,
 }
 
-/// What a lane does next.
+/// Next work of a lane.
 #[derive(Debug)]
 pub(super) struct Hand {
     class: Class,
     pub works: Vec<Work>,
-    /// How many of them at once, where they don't travel together.
+    /// Number of files at once, unless they travel together.
     pub at_once: usize,
     /// They travel together.
     pub bundled: bool,
 }
 
 impl Hand {
-    /// What to give back when it is done.
+    /// Returns the receipt to give back when the hand is done.
     pub(super) fn receipt(&self) -> Receipt {
         let sizes = self
             .works
@@ -117,7 +117,7 @@ impl Board {
         }
     }
 
-    /// Adds a file; waits while too many are waiting.
+    /// Adds a file; waits while too many files wait.
     pub(super) async fn put(&self, work: Work) {
         loop {
             // Registered before the look, so that no room made in between is missed.
@@ -136,7 +136,7 @@ impl Board {
         self.filled.notify_one();
     }
 
-    /// Nothing more will be added.
+    /// Ends the board: nothing more will be added.
     pub(super) fn end(&self) {
         self.state().ended = true;
         self.filled.notify_waiters();
@@ -146,18 +146,18 @@ impl Board {
         }
     }
 
-    /// What is left to move, as far as it was found.
+    /// Returns what is left to move, as far as the walk found it.
     pub(super) fn open(&self) -> Stocks {
         self.state().open
     }
 
-    /// Whether `files` were found, or there are no more.
+    /// Returns whether the walk found `files` files, or ended.
     pub(super) fn is_known(&self, files: u64) -> bool {
         let state = self.state();
         state.ended || state.open.total().files >= files
     }
 
-    /// Whether nothing is left to move.
+    /// Returns whether nothing is left to move.
     pub(super) fn is_finished(&self) -> bool {
         let state = self.state();
         state.ended && state.open.total().files == 0
@@ -168,7 +168,7 @@ impl Board {
         self.finished.notified().await;
     }
 
-    /// Takes a hand back from a lane that is done with it.
+    /// Accepts a hand back from a lane that is done with it.
     pub(super) fn done(&self, receipt: &Receipt) {
         let mut state = self.state();
         for &(class, bytes) in &receipt.sizes {
@@ -180,14 +180,14 @@ impl Board {
         }
     }
 
-    /// From now on lanes share the classes like this.
+    /// Divides the classes among the lanes from now on.
     pub(super) fn set_shares(&self, choice: &Choice) {
         self.state().shares.clone_from(&choice.shares);
         self.filled.notify_waiters();
         self.filled.notify_one();
     }
 
-    /// Whether files wait that no share wants, while some share has nothing left to do.
+    /// Returns whether files wait that no share wants, while some share has nothing left to do.
     pub(super) fn is_share_done(&self) -> bool {
         let state = self.state();
         let present = state.stocks.present();
@@ -199,7 +199,7 @@ impl Board {
         waits && !present.iter().any(|class| wanted.contains(class))
     }
 
-    /// The next files for lane `lane`; `None` when nothing more will come.
+    /// Returns the next files for lane `lane`; `None` if nothing more will come.
     pub(super) async fn take(&self, lane: usize) -> Option<Hand> {
         loop {
             let filled = self.filled.notified();

@@ -1,5 +1,5 @@
-//! What an attempt moves, counted as it leaves, so that in the end what arrived counts once and
-//! what did not counts nothing.
+//! Bytes that an attempt moves, counted as they leave. In the end, bytes that arrived count once,
+//! and others do not count.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use posthaste_endpoint::{Counter, Outgoing};
 
 use super::progress::Moving;
 
-/// Files, or a part of one, that one attempt moves one after the other.
+/// Files, or a piece of one, that one attempt moves one after the other.
 #[derive(Debug)]
 pub(super) struct Cargo {
     hold: Mutex<Hold>,
@@ -16,11 +16,11 @@ pub(super) struct Cargo {
 #[derive(Debug)]
 struct Hold {
     items: Vec<Item>,
-    /// All before this one have left.
+    /// Index of the first item that has not left completely.
     at: usize,
-    /// Bytes that left beside these: names, and what was sent more than once.
+    /// Bytes that left beside these: names, and bytes sent more than once.
     surplus: u64,
-    /// The attempt is over: who counts now is late.
+    /// The attempt is over: later counts are ignored.
     is_settled: bool,
 }
 
@@ -32,7 +32,7 @@ struct Item {
 }
 
 impl Cargo {
-    /// So many bytes of each of these.
+    /// Returns a cargo of so many bytes of each of these.
     pub(super) fn new<'a>(items: impl Iterator<Item = (&'a Arc<Moving>, u64)>) -> Arc<Self> {
         let items = items.map(|(moving, bytes)| Item {
             moving: Arc::clone(moving),
@@ -49,7 +49,7 @@ impl Cargo {
         })
     }
 
-    /// So many bytes of this one.
+    /// Returns a cargo of so many bytes of this one.
     pub(super) fn of(moving: &Arc<Moving>, bytes: u64) -> Arc<Self> {
         Self::new(std::iter::once((moving, bytes)))
     }
@@ -58,8 +58,9 @@ impl Cargo {
         self.hold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the attempt, which says of each item whether it arrived. What is dropped on the way has
-    /// not, unless all had left: then somebody knows better than to wait for the answer.
+    /// Runs the attempt, whose result says of each item whether it arrived. If the attempt is
+    /// dropped, nothing arrived, unless all had left: then the caller knows better than to wait for
+    /// the answer.
     pub(super) async fn carry<T>(
         self: &Arc<Self>,
         attempt: impl Future<Output = T>,
@@ -72,7 +73,7 @@ impl Cargo {
         outcome
     }
 
-    /// As [`Cargo::carry`], for an attempt that brings all of it or nothing.
+    /// Runs an attempt that brings all of it or nothing, else like [`Cargo::carry`].
     pub(super) async fn carry_all<T, E>(
         self: &Arc<Self>,
         attempt: impl Future<Output = Result<T, E>>,
@@ -82,13 +83,13 @@ impl Cargo {
         self.carry(attempt, arrived).await
     }
 
-    /// Takes all back: the attempt is given up.
+    /// Takes all counts back: the attempt is given up.
     pub(super) fn give_up(&self) {
         self.hold().settle(&[]);
     }
 }
 
-/// Settles what nobody settled before.
+/// Guard that settles the cargo if nobody did.
 struct Settling<'a>(&'a Cargo);
 
 impl Drop for Settling<'_> {
@@ -146,7 +147,7 @@ impl Hold {
         }
     }
 
-    /// Counts what arrived as a whole and takes back the rest.
+    /// Counts whole items that arrived and takes back the rest.
     fn settle(&mut self, arrived: &[bool]) {
         if self.is_settled {
             return;

@@ -1,5 +1,6 @@
-//! Names at the destination that two things copied would both get: of two sources, or of one whose names the destination takes for
-//! one. One replaces the other there, so that the second is left out.
+//! Names at the destination that two copied objects would both get: from two sources, or from one
+//! source whose names the destination does not distinguish. One would replace the other there, so
+//! the second is left out.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -15,27 +16,27 @@ use tokio::sync::OnceCell;
 
 use super::{Placed, folding::Folding, lane::Shared};
 
-/// Names given before it is learnt which are one at the destination: that takes a file that is made there, so it waits until there are
-/// more, or two that may be one.
+/// Names given before the folding is learnt. Learning makes a file at the destination, so it waits
+/// until there are more names than this, or two that may be equal.
 const EARLY_MAX: usize = 1 << 16;
 
-/// What has been given a name, where that has to be known: 16 bytes a name, so not for every copy.
+/// Names already given, recorded only if a copy needs them, because each takes 16 bytes.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// Paths of the whole copy, by what the top of the destination takes for one.
+    /// Paths of the whole copy, by the folding of the destination's top.
     paths: Given,
-    /// Names of each directory, where several sources may put something into one.
+    /// Names of each directory, if several sources may put something into one.
     directories: Mutex<HashMap<Vec<u8>, Arc<Given>>>,
     overlap: AtomicBool,
-    /// The destination may take two names for one.
+    /// The destination may treat two names as equal.
     may_fold: AtomicBool,
-    /// Links that are copied, hashed: nothing else is written through them.
+    /// Copied links, hashed: nothing else is written through them.
     links: Mutex<HashSet<u64>>,
     state: RandomState,
 }
 
-/// Names that have been given. A directory below the destination may take others for one than its top: it has its own, for as long as
-/// something goes into it.
+/// Names already given. A directory below the destination may fold names otherwise than its top, so
+/// it has its own set for as long as something goes into it.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     names: Mutex<Names>,
@@ -44,17 +45,17 @@ pub(super) struct Given {
 
 #[derive(Debug, Default)]
 enum Names {
-    /// It is not learnt yet which are one: those given, by their widest folding, hashed.
+    /// Names given before the destination's folding is known, by their widest folding, hashed.
     Early {
         given: HashMap<u64, Vec<u8>>,
         overlap: bool,
     },
-    /// The exact name by the folded one, both hashed.
+    /// Exact names by the folded ones, both hashed.
     Known {
         given: HashMap<u64, u64>,
         folding: Folding,
     },
-    /// Each is another one, and nothing is given twice.
+    /// All names differ, and nothing is given twice.
     #[default]
     Apart,
 }
@@ -65,20 +66,21 @@ pub fn clash(error: Error) -> Error {
     error.with("names", "taken")
 }
 
-/// Whether an error is that of a name that is taken at the destination: the same happens however often it is tried.
+/// Returns whether an error says that a name is taken at the destination. A retry gives the same
+/// error.
 #[must_use]
 pub fn is_clash(error: &Error) -> bool {
     error.context().iter().any(|(key, _)| *key == "names")
 }
 
-/// How a name can't be given.
+/// Reason why a name can't be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refused {
-    /// Something has it.
+    /// Something has the name.
     Taken,
-    /// Something has one that is the same there.
+    /// Something has a name that is equal there.
     Same,
-    /// Whether something has it is not known yet.
+    /// The folding is not known yet, so neither is whether something has the name.
     Early,
 }
 
@@ -113,7 +115,7 @@ impl Names {
         }
     }
 
-    /// Notes which names are one.
+    /// Folds the names given so far.
     fn learn(&mut self, folding: Folding, state: &RandomState) {
         let Self::Early { given, overlap } = self else {
             return;
@@ -140,7 +142,8 @@ impl Given {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives `name`. If another may be the same, learns that in the first of these directories that can tell.
+    /// Gives `name`. If another may be equal, learns the folding in the first of these directories
+    /// that can tell.
     async fn give(
         &self,
         shared: &Shared,
@@ -161,7 +164,8 @@ impl Given {
                     folding = Folding::learn(shared, directory).await;
                 }
             }
-            // What can't be learnt counts as one: who has such a name is told.
+            // A folding that can't be learnt counts as the widest: an object with such a name is
+            // reported.
             let folding = folding.unwrap_or(Folding::WIDEST);
             self.names().learn(folding, state);
         });
@@ -171,7 +175,7 @@ impl Given {
 }
 
 impl Claims {
-    /// Takes note of where the sources go.
+    /// Notes where the sources go.
     pub(super) fn prepare(&self, shared: &Shared, placed: &[Placed]) {
         let mut names: Vec<_> = placed.iter().map(|placed| &placed.to).collect();
         names.sort_unstable();
@@ -180,7 +184,8 @@ impl Claims {
         let overlap = placed.len() > 1 && (is_twice || has_content);
         let alone = placed.len() == 1 && placed[0].entry.kind != Kind::Directory;
         let can = shared.destination.endpoint.capabilities();
-        // Stores of objects know exact names, but for those that keep them as files. What can't be removed is not made to learn it.
+        // Stores of objects know exact names, except those that keep them as files. Nothing is made
+        // to learn the folding that can't be removed.
         let may_fold = can.directories || can.removes;
         let may_fold = may_fold && !alone && !shared.options.dry_run;
         self.may_fold.store(may_fold, Relaxed);
@@ -200,7 +205,7 @@ impl Claims {
         };
     }
 
-    /// The names of a directory at the destination.
+    /// Returns the names of a directory at the destination.
     pub(super) fn directory(&self, to: &[u8]) -> Arc<Given> {
         let new = || {
             let names = match self.may_fold.load(Relaxed) {
@@ -223,11 +228,12 @@ impl Claims {
         Arc::clone(directories.entry(to.to_vec()).or_insert_with(new))
     }
 
-    /// Gives the name `to` at the destination to one thing of this kind; `above` has the names of its directory, which is there. A
-    /// listing that calls one name a link and a directory would have files written to wherever the link leads.
+    /// Gives the name `to` at the destination to one object of this kind; `above` has the names of
+    /// its directory, which is there. Otherwise a listing with a link and a directory of one name
+    /// would have files written to wherever the link leads.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where it has been given to another.
+    /// [`ErrorKind::Conflict`] if another has the name.
     pub(super) async fn give(
         &self,
         shared: &Shared,
@@ -261,7 +267,7 @@ impl Claims {
 }
 
 impl Claims {
-    /// Notes a link; whether anything else has not the name of one.
+    /// Notes a link; returns whether no other object has the name of one.
     fn is_no_link(&self, to: &[u8], kind: Kind) -> bool {
         let name = || self.state.hash_one(to);
         let links = || self.links.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! The one place of copy that reads a clock.
+//! Clock of the copy, the only one it reads.
 
 use std::time::Instant;
 
-/// Now, for measuring spans.
+/// Returns the current time, to measure spans.
 #[expect(clippy::disallowed_methods, reason = "this is the clock of copy")]
 pub(super) fn now() -> Instant {
     Instant::now()

@@ -1,16 +1,16 @@
-//! Which files a copy is about: `--include` and `--exclude` with rclone's globs.
+//! Filter of a copy's files: `--include` and `--exclude` with rclone's globs.
 //!
 //! A pattern matches the end of a path at any depth; a leading `/` ties it to the root of the
-//! source. `*` and `?` stop at `/`, `**` does not, `{a,b}` and `[a-z]` are as in a shell, and a
+//! source. `*` and `?` stop at `/`, `**` does not, `{a,b}` and `[a-z]` work as in a shell, and a
 //! trailing `/` means everything below that directory. A file is copied unless a pattern excludes
-//! it; once anything is included, only what is included is copied.
+//! it. If anything is included, only included files are copied.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 
-/// The files a copy is about.
+/// Filter of the files to copy.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     include: Option<GlobSet>,
@@ -20,7 +20,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter these patterns describe.
+    /// Builds the filter that these patterns describe.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a malformed pattern.
@@ -42,25 +42,25 @@ impl Filter {
         })
     }
 
-    /// Whether every file passes.
+    /// Returns whether every file passes.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether files were chosen: all others are left out.
+    /// Returns whether files were chosen: all others are left out.
     #[must_use]
     pub fn is_choosing(&self) -> bool {
         self.include.is_some()
     }
 
-    /// Whether some directories need not be listed.
+    /// Returns whether some directories need not be listed.
     #[must_use]
     pub fn is_pruning(&self) -> bool {
         self.prune.is_some()
     }
 
-    /// Whether the file at `path`, relative to its source, is copied.
+    /// Returns whether the file at `path`, relative to its source, is copied.
     #[must_use]
     pub fn passes_file(&self, path: &[u8]) -> bool {
         let path = Path::new(OsStr::from_bytes(path));
@@ -69,7 +69,7 @@ impl Filter {
         included && !excluded
     }
 
-    /// Whether anything below the directory at `path` can be copied.
+    /// Returns whether anything below the directory at `path` can be copied.
     #[must_use]
     pub fn passes_directory(&self, path: &[u8]) -> bool {
         let path = Path::new(OsStr::from_bytes(path));

@@ -1,5 +1,5 @@
-//! Which names a file system takes for one: those that differ in case (APFS, NTFS, exFAT, SMB), in how accents are written (APFS, ZFS)
-//! or in the dots and spaces at their end (Windows).
+//! Folding of names by a file system. It may ignore differences in case (APFS, NTFS, exFAT,
+//! SMB), in how accents are written (APFS, ZFS) or in the dots and spaces at the end (Windows).
 
 use std::{
     borrow::Cow,
@@ -18,27 +18,28 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::{lane::Shared, retry::retried};
 
-/// What names may differ in and still be one.
+/// Differences between names that a file system ignores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Folding {
-    /// Upper and lower case.
+    /// Ignores upper and lower case.
     pub(crate) case: bool,
-    /// A letter with an accent, and the letter followed by the accent.
+    /// Ignores whether an accent is part of a letter or follows it.
     pub(crate) accents: bool,
-    /// Dots and spaces at the end.
+    /// Ignores dots and spaces at the end.
     pub(crate) ends: bool,
 }
 
 impl Folding {
-    /// All that file systems do.
+    /// Folding of all file systems together.
     pub(crate) const WIDEST: Self = Self {
         case: true,
         accents: true,
         ends: true,
     };
 
-    /// Learns it by an empty file that is made in `directory` and removed; `None` where no file can be made. Of a store of objects, most
-    /// of which know exact names, what can't be learnt counts as none: its keys may write and not look.
+    /// Learns the folding by an empty file that is made in `directory` and removed; `None` if no
+    /// file can be made. An object store that can't be asked counts as exact, as most are: its keys
+    /// may write and not look.
     pub(super) async fn learn(shared: &Shared, directory: &[u8]) -> Option<Self> {
         let endpoint = &*shared.destination.endpoint;
         let is_store = !endpoint.capabilities().directories;
@@ -73,7 +74,7 @@ impl Folding {
                 is_one([&*name, b"."].concat()),
             )
             .await;
-            // It is hidden, and its name says whose it is.
+            // The file is hidden, and its name says whose it is.
             let _ = endpoint.remove(&path).await;
             return Some(Self {
                 case,
@@ -84,7 +85,7 @@ impl Folding {
         is_store.then(Self::default)
     }
 
-    /// The same in a local directory that is open. Blocks.
+    /// Learns the folding of a local directory that is open. Blocks.
     pub(crate) fn learn_in(directory: impl AsFd) -> Self {
         for letter in ["\u{e9}", "e"] {
             let name = trial_name(letter.as_bytes());
@@ -102,7 +103,7 @@ impl Folding {
                 accents: is_one(apart.as_bytes()),
                 ends: is_one(&[&*name, b"."].concat()),
             };
-            // It is hidden, and its name says whose it is.
+            // The file is hidden, and its name says whose it is.
             let _ = unlinkat(&directory, &*name, AtFlags::empty());
             return folding;
         }
@@ -123,11 +124,13 @@ impl Folding {
         }
         let mut folded = String::from_utf8_lossy(path).into_owned();
         if self.case {
-            // By way of upper case: some letters become several there, and some have no single capital.
+            // By way of upper case: some letters become several there, and some have no single
+            // capital.
             folded = folded.to_lowercase().to_uppercase().to_lowercase();
         }
         if self.accents {
-            // Wider than most do: ligatures count as their letters, and what is not seen as nothing.
+            // Wider than most do: ligatures count as their letters, and what is not seen as
+            // nothing.
             folded = folded.nfkd().filter(|letter| !is_unseen(*letter)).collect();
         }
         if self.case && self.accents {
@@ -154,8 +157,8 @@ impl Folding {
     }
 }
 
-/// Which of these paths are one with one before them: the place of each in the list, and of the first that has its name. What is one is
-/// learnt where any may be.
+/// Returns which of these paths equal one before them: the position of each in the list, and of the
+/// first that has its name. The folding is learnt only if any may be equal.
 pub(crate) fn clashes<'a>(
     paths: impl Iterator<Item = &'a [u8]> + Clone,
     learn: impl FnOnce() -> Folding,
@@ -180,7 +183,7 @@ pub(crate) fn clashes<'a>(
     paths.enumerate().filter_map(clash).collect()
 }
 
-/// Returns those of these paths that are one with another wherever names are taken for one in all ways there are.
+/// Returns the paths that equal another if all known foldings apply together.
 pub(crate) fn may_be_one<'a>(paths: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<&'a [u8]> {
     let state = RandomState::new();
     let hashed = |path: &[u8]| state.hash_one(&*Folding::WIDEST.fold(path));
@@ -197,7 +200,7 @@ pub(crate) fn may_be_one<'a>(paths: impl Iterator<Item = &'a [u8]> + Clone) -> V
     paths.filter(|path| twice.contains(&hashed(path))).collect()
 }
 
-/// Says that something is not written, as `other` has its name there.
+/// Returns the error that something is not written because `other` has its name there.
 pub(crate) fn is_one_with(operation: &'static str, shown: String, other: &[u8]) -> Error {
     let other = String::from_utf8_lossy(other);
     Error::new(ErrorKind::Conflict, operation, shown)
@@ -207,8 +210,9 @@ pub(crate) fn is_one_with(operation: &'static str, shown: String, other: &[u8]) 
         .at(Locus::Destination)
 }
 
-/// Whether a letter is one of those that change how others look, and that file systems pass over: joiners, marks of direction, soft
-/// hyphens, selectors of variants, tags (`Default_Ignorable_Code_Point` of Unicode).
+/// Returns whether a letter only changes how others look, so that file systems ignore it: joiners,
+/// marks of direction, soft hyphens, selectors of variants, tags (`Default_Ignorable_Code_Point` of
+/// Unicode).
 fn is_unseen(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -216,7 +220,7 @@ fn is_unseen(letter: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// How much of a path is left without the dots and spaces at its end.
+/// Returns the length of a path without the dots and spaces at its end.
 fn trimmed(path: &[u8]) -> usize {
     let is_kept = |byte: &u8| !matches!(byte, b'.' | b' ');
     path.iter().rposition(is_kept).map_or(0, |last| last + 1)

@@ -1,7 +1,8 @@
-//! Others who move some of a copy's bytes, where both ends are such that they can reach them.
+//! Help of other processes that move some of a copy's bytes, if both ends are such that they can
+//! reach them.
 //!
-//! They are asked for whole files that are not tiny and for segments of large ones. What nobody does, or nobody could do, is done
-//! here; so whoever helps is never relied upon.
+//! They get whole files that are not tiny and segments of large ones. The copy does itself what
+//! nobody does or could do, so it never relies on them.
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,59 +15,59 @@ use super::{
     walk::Work,
 };
 
-/// Smaller files are copied here: handing one over takes as long as sending it.
+/// Smallest file to hand over: for smaller ones that takes as long as copying.
 const WHOLE_BYTES_MIN: u64 = 1 << 20;
 
-/// Something that others may copy: a whole file, or a segment of one.
+/// Work for others: a whole file, or a segment of one.
 #[derive(Debug, Clone)]
 pub struct Errand {
     /// The file below its source.
     pub from: Vec<u8>,
-    /// As it was when it was listed or opened.
+    /// Entry of the file when it was listed or opened.
     pub entry: Entry,
     /// The file below the destination.
     pub to: Vec<u8>,
-    /// What is kept of it there.
+    /// Attributes to keep at the destination.
     pub spec: FileSpec,
-    /// The segment that is meant; the whole without.
+    /// Segment to copy; the whole file if `None`.
     pub segment: Option<LentSegment>,
 }
 
-/// What came of asking.
+/// Outcome of a request for help.
 #[derive(Debug)]
 pub enum Helped {
-    /// It is there, and has this checksum; of a segment, this is its receipt.
+    /// Copied, with this checksum; for a segment, also its receipt.
     Done(Checksum, String),
-    /// Nobody is to do it.
+    /// Nobody will do it.
     Nobody,
-    /// Whoever has this number could not.
+    /// The process of this number failed.
     Failed(u64),
 }
 
-/// Whoever may do some of a copy.
+/// Source of help with a copy.
 pub trait Help: Send + Sync {
-    /// Whether anybody is there to be asked.
+    /// Returns whether anybody can be asked.
     fn is_there(&self) -> bool;
 
-    /// Has somebody do it; `moved` is told of bytes as they go.
+    /// Has another process do it; `moved` counts bytes as they go.
     fn carry<'a>(
         &'a self,
         errand: &'a Errand,
         moved: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Boxed<'a, Helped>;
 
-    /// What whoever has this number could not do was done here.
+    /// Notes that this process could do what number `who` could not.
     fn could_be_done(&self, who: u64);
 }
 
-/// What others did of something, or that it is to be done here; then somebody may have failed to.
+/// Outcome of help: done by others, or to be done here, perhaps after somebody failed.
 pub(super) enum Left {
     Done(Checksum),
     Here(Option<u64>),
 }
 
 impl Left {
-    /// It was done here.
+    /// Notes that the work was done here.
     pub(super) fn was_done(&self, shared: &Shared) {
         if let (Self::Here(Some(who)), Some(help)) = (self, &shared.options.help) {
             help.could_be_done(*who);
@@ -74,7 +75,7 @@ impl Left {
     }
 }
 
-/// Whether others may help now.
+/// Returns whether others may help now.
 pub(super) fn is_there(shared: &Shared) -> bool {
     let help = shared.options.help.as_ref();
     help.is_some_and(|help| help.is_there())
@@ -104,10 +105,10 @@ pub(super) async fn whole(
     }
 }
 
-/// Lets others write a segment beside `writer`, which takes it then.
+/// Lets others write a segment beside `writer`, which then accepts it.
 ///
 /// # Errors
-/// That it can't be taken.
+/// The writer can't accept the segment.
 pub(super) async fn segment(
     (shared, moving): (&Arc<Shared>, &Arc<Moving>),
     mut errand: Errand,

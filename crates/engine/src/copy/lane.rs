@@ -1,4 +1,4 @@
-//! What the lanes share, how they are started and how a copy ends.
+//! State shared by all lanes, the start of lanes and the end of a copy.
 
 use std::{
     io,
@@ -42,20 +42,20 @@ pub(super) const BUFFERED_MIB_MAX: u32 = 96;
 /// Temporary failures, each after its own retries, after which the other end counts as gone.
 const TEMPORARY_FAILURES_MAX: u64 = 16;
 
-/// What is under way when the time of a copy is over may take so long to end: enough for the last
-/// answers of what was sent, little beside any limit people set.
+/// Time for transfers under way to end after a copy's time is over: enough for the last answers of
+/// what was sent, little beside any limit people set.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Lanes between local paths that nobody asked for more than.
+/// Maximum number of lanes between local paths.
 const TRANSFERS_MAX: usize = 256;
 
-/// Files that a destination refuses to take from us, after which all would be refused where none has arrived.
+/// Refused files after which a destination counts as refusing all, if none has arrived.
 const DENIALS_MAX: u64 = 16;
 
 #[derive(Debug, Default)]
 struct Tally {
     fatal: Option<Error>,
-    /// The first thing that may not be written at the destination, and how many there are.
+    /// First object that may not be written at the destination.
     denied: Option<Error>,
     denials: u64,
     links_refused: u64,
@@ -64,31 +64,31 @@ struct Tally {
     temporary: u64,
     left_out: u64,
     other: u64,
-    /// Directories of which nobody knows all that is in them.
+    /// Directories whose listing is incomplete.
     listings: u64,
     limit: Option<Limit>,
 }
 
-/// What the lanes share.
+/// State shared by all lanes.
 pub(super) struct Shared {
     pub destination: Place,
     pub options: Options,
     pub progress: Arc<Progress>,
     /// Streams that segments of large files may use.
     pub streams: Arc<Gate>,
-    /// How fast the streams under way are.
+    /// Speeds of the streams under way.
     pub speeds: Speeds,
     /// MiB of memory lent out.
     pub buffers: Arc<Semaphore>,
-    /// Threads that may help with the segments of a large local file.
+    /// Threads available for the segments of a large local file.
     pub spare_threads: AtomicUsize,
-    /// The file systems can't share extents: don't ask again.
+    /// The file systems can't share extents, so further attempts are pointless.
     pub no_clone: AtomicBool,
-    /// Names at the destination that were given to something.
+    /// Names at the destination that are taken.
     pub claims: Claims,
-    /// What is asked for, and nothing at the destination has room for.
+    /// Attributes that are asked for but that nothing at the destination can keep.
     lacks: [bool; 2],
-    /// What counts as unchanged though less is kept there.
+    /// Counts of files that count as unchanged although the destination keeps less of them.
     pub bare: Bare,
     is_local: AtomicBool,
     stopped: AtomicBool,
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// Whether both ends are local.
+    /// Returns whether both ends are local.
     pub(super) fn is_local(&self) -> bool {
         self.is_local.load(Relaxed)
     }
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Reports what failed; stops everything if the same would happen to every file.
+    /// Reports a failure; stops everything if every file would get the same error.
     pub(super) fn failed(&self, error: Error) {
         if self.is_stopped() && error.kind() == ErrorKind::Cancelled {
             return;
@@ -175,20 +175,21 @@ impl Shared {
         }
     }
 
-    /// Counts what something arrived without at a local destination.
+    /// Counts the attributes that something lost at a local destination.
     pub(super) fn note(&self, unkept: Unkept) {
         if let Some(local) = &self.destination.local {
             local.note(unkept);
         }
     }
 
-    /// Whether anything is at the destination as it should be.
+    /// Returns whether anything is at the destination as it should be.
     fn has_arrived(&self) -> bool {
         let figures = self.progress.figures();
         figures.files + figures.unchanged + figures.links > 0
     }
 
-    /// A link that the destination refuses to make: as it may keep none at all, the first is named, and all are counted.
+    /// Counts a link that the destination refuses to make. It may keep none at all, so only the
+    /// first is named.
     pub(super) fn refused_link(&self, error: &Error, shown: &str) {
         self.progress.failed();
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -205,7 +206,7 @@ impl Shared {
         });
     }
 
-    /// Whether the user's limits allow another file; notes the limit that doesn't.
+    /// Returns whether the user's limits allow another file; notes the limit that doesn't.
     pub(super) fn may_start(&self) -> bool {
         if self.is_stopped() {
             return false;
@@ -226,7 +227,7 @@ impl Shared {
             .limit = Some(limit);
     }
 
-    /// What the optimizer did.
+    /// Sets the report of the optimizer.
     pub(super) fn tuned(&self, tuned: Tuned) {
         *self.tuned.lock().unwrap_or_else(PoisonError::into_inner) = tuned;
     }
@@ -241,7 +242,7 @@ impl Shared {
         unkept.modes = modes.unwrap_or(unkept.modes);
         unkept.times = times.unwrap_or(unkept.times);
         let gave_up = tally.temporary >= TEMPORARY_FAILURES_MAX;
-        // Where nothing could be written, that is no matter of single files.
+        // If nothing could be written, single files are not the reason.
         let denied = tally.denied.filter(|_| !self.has_arrived());
         Ending {
             rest_arrived: self.has_arrived() && tally.listings == 0 && !gave_up,
@@ -261,18 +262,18 @@ impl Shared {
     }
 }
 
-/// Whether the same would happen to every file.
+/// Returns whether every file would get the same error.
 fn is_fatal(error: &Error) -> bool {
     error.kind() == ErrorKind::Unauthenticated
         || error.locus() == Locus::Destination && error.concerns_everything()
 }
 
-/// Whether a destination refuses one thing, and perhaps all.
+/// Returns whether a destination refuses one thing, and perhaps all.
 fn is_denied(error: &Error) -> bool {
     error.locus() == Locus::Destination && error.kind() == ErrorKind::PermissionDenied
 }
 
-/// Whether the operating system said it.
+/// Returns whether the operating system reported it.
 fn is_of_system(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|cause| cause.is::<io::Error>())
 }
@@ -293,7 +294,8 @@ fn is_left_out(error: &Error) -> bool {
     is_single || is_of_one_end && is_systems
 }
 
-/// What is known to be at the destination. Who may write to a store need not be allowed to look: then nothing is.
+/// Returns what is known to be at the destination. A user with the right to write to a store need
+/// not have the right to look: then nothing is known.
 pub(super) fn seen(
     destination: &dyn Endpoint,
     there: Result<Option<Entry>>,
@@ -305,9 +307,10 @@ pub(super) fn seen(
     }
 }
 
-/// What the destination is to keep of `entry`.
+/// Returns what the destination is to keep of `entry`.
 pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
-    // A weak tag may stay while bytes change. Where nothing tells versions apart, only this run knows what it copies.
+    // A weak tag may stay while bytes change. Where nothing tells versions apart, only this run
+    // knows what it copies.
     let is_weak = |version: &str| version.starts_with("W/");
     let version = entry.version.clone();
     let version = match entry.mtime {
@@ -325,7 +328,7 @@ pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
     }
 }
 
-/// Tells this run from all others.
+/// Identity of this run among all others.
 static RUN: LazyLock<String> = LazyLock::new(new_word);
 
 /// Walks and copies until everything has arrived, the copy is stopped or its time is over.
@@ -333,7 +336,7 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
     let copying = run_to_end(shared, placed);
     match shared.options.duration_max {
         None => copying.await,
-        // Who is given up ends as one who is killed: what it made durable is found again.
+        // A copy that is given up ends like a killed one: its durable bytes are found again.
         Some(span) => tokio::select! {
             () = copying => {}
             () = expire(shared, span) => {}
@@ -341,7 +344,7 @@ pub(super) async fn run(shared: &Arc<Shared>, placed: Vec<Placed>) {
     }
 }
 
-/// Ends with the copy's time: nothing is started any more, and what is under way has its grace.
+/// Ends the copy at its time: nothing starts any more, and transfers under way have their grace.
 async fn expire(shared: &Shared, span: Duration) {
     sleep(span).await;
     shared.reach(Limit::Duration);
@@ -390,7 +393,7 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
     }
 }
 
-/// Ends all lanes where one ended other than it should: the others would wait for it.
+/// Ends all lanes if one ended unexpectedly: the others would wait for it.
 fn hear(shared: &Shared, lanes: &mut JoinSet<()>, ended: Result<(), JoinError>) {
     if let Err(cause) = ended
         && !shared.is_stopped()
@@ -400,7 +403,7 @@ fn hear(shared: &Shared, lanes: &mut JoinSet<()>, ended: Result<(), JoinError>) 
     }
 }
 
-/// Puts what the walker finds on the board.
+/// Puts the walker's findings on the board.
 async fn fill(board: Arc<Board>, mut works: mpsc::Receiver<Vec<Work>>) {
     while let Some(batch) = works.recv().await {
         for work in batch {
@@ -410,7 +413,7 @@ async fn fill(board: Arc<Board>, mut works: mpsc::Receiver<Vec<Work>>) {
     board.end();
 }
 
-/// Threads between local paths: as many as there are processors, unless somebody says.
+/// Returns the number of threads between local paths: that of processors, unless the user sets it.
 fn local_lanes(options: &Options) -> usize {
     let asked = match options.method {
         Method::Fixed { setting } => Some(usize::from(setting.concurrency)),

@@ -1,4 +1,4 @@
-//! Large files: segments, several at once where both ends can, each tried again by itself.
+//! Large files: segments, several at once if both ends can, each retried by itself.
 
 use std::{
     collections::BTreeMap,
@@ -35,19 +35,20 @@ use super::{
     watch::watched,
 };
 
-/// Attempts that are given up for being slow; afterwards slow is what it is.
+/// Attempts that are given up for being slow; later ones may be slow.
 const HURRIED_ATTEMPTS: u32 = 2;
 
-/// The answers of segments that are known to be stored are waited for so long.
+/// Wait for the answers of segments that are known to be stored.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Checksums of what is stored: by the index of the first segment, with the number of bytes.
+/// Checksums of stored segments: by the index of the first segment, with the number of bytes.
 type Sums = BTreeMap<u64, (u64, Checksum)>;
 
-/// One of them.
+/// Index, length and checksum of a segment.
 type Sum = (u64, (u64, Checksum));
 
-/// Copies one large file. Returns its bytes and their checksum, and what the source keeps of it where that is another.
+/// Copies one large file. Returns its bytes and their checksum, and the source's own checksum if
+/// that is of another kind.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
@@ -72,7 +73,7 @@ pub(super) async fn copy(
         shared: Arc::clone(shared),
         in_order: !destination.capabilities().segments_in_any_order,
         holds: destination.capabilities().segments_held,
-        // Where nothing tells versions apart, ranges may be of several.
+        // If nothing distinguishes versions, ranges may be of several.
         ranges: source.capabilities().ranges
             && (errand.entry.mtime.is_some() || errand.entry.version.is_some()),
         errand,
@@ -97,24 +98,24 @@ pub(super) async fn copy(
     }
 }
 
-/// One large file on its way.
+/// Copy of one large file.
 struct Copying {
     shared: Arc<Shared>,
-    /// What others are told who write segments of it.
+    /// Errand that others get if they write segments of the file.
     errand: Errand,
     spec: FileSpec,
     reader: Arc<dyn Reader>,
     writer: Arc<dyn Writer>,
     moving: Arc<Moving>,
-    /// The destination wants one segment after the other.
+    /// The destination accepts segments only in order.
     in_order: bool,
     /// The destination keeps a segment in memory while it is sent.
     holds: bool,
-    /// The source can be read from anywhere.
+    /// The source can be read from any position.
     ranges: bool,
 }
 
-/// How far a copy has come, with the checksum of the whole.
+/// Stage of a copy, with the checksum of the whole.
 enum Stage {
     /// All segments are there.
     Stored(Checksum),
@@ -143,7 +144,8 @@ impl Copying {
             }
         };
         let whole = stored?;
-        // All is sent: whoever can finish ahead has begun to, and ends within a round trip.
+        // Everything is sent: a destination that can finish ahead has begun to, and ends within a
+        // round trip.
         if may_finish && ahead.await? == Some(whole) {
             return Ok(Stage::Finished(whole));
         }
@@ -151,10 +153,11 @@ impl Copying {
         Ok(Stage::Stored(whole))
     }
 
-    /// The checksum of the file if it could be finished ahead.
+    /// Returns the checksum of the file if it could be finished ahead.
     ///
     /// # Errors
-    /// What the destination's file system says of bytes that it took before: it may say so only once.
+    /// Errors of the destination's file system about bytes that it accepted before. It may report
+    /// them only once.
     async fn finish_ahead(&self) -> Result<Option<Checksum>> {
         let Some(whole) = self.writer.all_sent().await else {
             return Ok(None);
@@ -177,7 +180,7 @@ impl Copying {
         }
     }
 
-    /// Compares what arrived with what the source still is and says it is.
+    /// Compares what arrived with the source as it is now and with what the source reports.
     async fn confirm(&self, whole: Checksum) -> Result<()> {
         self.reader.confirm().await?;
         match self.reader.checksum() {
@@ -202,7 +205,7 @@ impl Copying {
         self.spec.size.div_ceil(self.writer.segment_size())
     }
 
-    /// Segments an earlier run sent.
+    /// Returns the segments that an earlier run sent.
     fn kept(&self) -> Sums {
         let kept = self.writer.kept().into_iter().map(|(index, sum)| {
             let range = self.range(index);
@@ -212,7 +215,7 @@ impl Copying {
         kept.collect()
     }
 
-    /// How many of these segments the next request brings.
+    /// Returns how many of these segments the next request brings.
     fn run(&self, missing: &[u64]) -> usize {
         let streams = self.shared.streams.limit() as u64;
         let most = run::segments(missing.len() as u64, streams, self.writer.run_max());
@@ -227,9 +230,9 @@ impl Copying {
         Ok(())
     }
 
-    /// What a segment needs before it may fly: memory if it is held, and a stream.
+    /// Waits for what a segment needs before it may fly: memory if it is held, and a stream.
     async fn admit(&self, bytes: u64) -> (Option<OwnedSemaphorePermit>, Pass) {
-        // What others do takes none here; what they leave takes it when it is known.
+        // Work of others needs no memory here; work that they leave needs it once it is known.
         let memory = if self.holds && !help::is_there(&self.shared) {
             borrow_memory(&self.shared, bytes).await
         } else {
@@ -246,7 +249,7 @@ impl Copying {
         let mut missing = &missing[..];
         let mut flying = JoinSet::new();
         while let Some(&index) = missing.first() {
-            // Whoever ends early shows its error before the next segment starts.
+            // A segment that ended shows its error before the next one starts.
             while let Some(ended) = flying.try_join_next() {
                 note(&mut sums, ended)?;
             }
@@ -279,8 +282,8 @@ impl Copying {
         Ok(whole(&sums))
     }
 
-    /// From a source that can only be read from its start: one stream, cut into segments. After a
-    /// failure it starts over, passing by what was stored.
+    /// Copies from a source that can only be read from its start: one stream, cut into segments.
+    /// After a failure it starts over and skips what was stored.
     async fn copy_stream(&self) -> Result<Checksum> {
         let sums = std::sync::Mutex::new(self.kept());
         retried(&self.shared, || self.stream_once(&sums)).await?;
@@ -322,7 +325,8 @@ impl Copying {
     }
 }
 
-/// Whether a file that can't be finished ahead may well be finished when all of its segments are known to be there.
+/// Returns whether a file that can't be finished ahead may be finished once all its segments are
+/// known to be there.
 fn may_go_later(kind: ErrorKind) -> bool {
     !matches!(
         kind,
@@ -355,7 +359,7 @@ fn note(sums: &mut Sums, ended: Result<Result<Sum>, tokio::task::JoinError>) -> 
     Ok(())
 }
 
-/// One segment on its way, or a run of them.
+/// Segment on its way, or a run of them.
 struct Flight {
     shared: Arc<Shared>,
     errand: Errand,
@@ -396,7 +400,7 @@ impl Flight {
     }
 }
 
-/// Cuts one stream into pieces that are read one after the other.
+/// Cutter of one stream into pieces that are read one after the other.
 struct Cutter {
     rest: Mutex<(ByteStream, Bytes)>,
 }
@@ -408,7 +412,7 @@ impl Cutter {
         }
     }
 
-    /// The next `bytes` of the stream.
+    /// Returns the next `bytes` of the stream.
     fn piece(self: &Arc<Self>, bytes: u64) -> ByteStream {
         let cutter = Arc::clone(self);
         Box::pin(stream::unfold(

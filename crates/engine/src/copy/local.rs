@@ -1,9 +1,10 @@
-//! Between two local paths: blocking threads, one cache-sized block at a time, no queues inside.
+//! Copies between two local paths: blocking threads, one cache-sized block at a time, no queues
+//! inside.
 //!
-//! Where the file systems can share extents, they do. Otherwise each block is read, summed, written
-//! and at once read back from the page cache and compared, all while it is in the processor's
-//! cache: that costs little and finds what the kernel, the memory or a buggy file system broke.
-//! Holes are neither read nor written.
+//! If the file systems can share extents, they do. Otherwise each block is read, summed, written,
+//! read back from the page cache and compared, all while it is in the processor's cache. That costs
+//! little and finds what the kernel, the memory or a buggy file system broke. Holes are neither
+//! read nor written.
 
 use std::{
     ops::Range,
@@ -29,7 +30,7 @@ use super::{
     walk::{There, Work},
 };
 
-/// Files below this are not worth asking the file system to share extents.
+/// Smallest file for which the file system is asked to share extents.
 const CLONE_BYTES_MIN: u64 = 64 << 10;
 
 /// Takes batches until the queue ends.
@@ -67,7 +68,7 @@ fn copy_one(shared: &Arc<Shared>, work: &Work, block: &mut [u8]) -> Result<()> {
     let (from, to) = ends(shared, work)?;
     let from = from.source(&work.from)?;
     let to = match to.place(&work.to) {
-        // What is not made yet would be made.
+        // A missing directory would be made.
         Err(error) if shared.options.dry_run && error.kind() == ErrorKind::NotFound => {
             Place::plain(to.path(&work.to))
         }
@@ -211,7 +212,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Compares what has the final name with the source, as the file system gives it and not the memory that it was written from.
+    /// Compares the file under its final name with the source. It reads from the file system, not
+    /// from the memory that was written.
     fn check(&self, to: &Place, block: &mut [u8]) -> Result<()> {
         let shown = || to.shown().to_string_lossy();
         let fail = |cause| Error::io("verify", shown(), cause).at(Locus::Destination);
@@ -238,7 +240,7 @@ impl Copying<'_> {
         Err(small::is_other(shown()))
     }
 
-    /// Lets the file system share the source's extents, where it can.
+    /// Lets the file system share the source's extents, if it can.
     fn clone_extents(&self, draft: &Draft) -> bool {
         if self.spec.size < CLONE_BYTES_MIN || self.shared.no_clone.load(Relaxed) {
             return false;
@@ -376,7 +378,7 @@ impl Copying<'_> {
     }
 }
 
-/// The error that made the others stop.
+/// Returns the error that made the others stop.
 fn first_cause(results: Vec<Result<()>>) -> Result<()> {
     let mut stopped = Ok(());
     for result in results {

@@ -1,4 +1,4 @@
-//! How far a copy is: counters that lanes bump and anybody may read.
+//! Progress of a copy: counters that lanes raise and anybody may read.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,8 @@ impl Current {
 pub struct Figures {
     /// Bytes sent by this run.
     pub bytes: u64,
-    /// Bytes of all files found so far that have to be sent, with what earlier runs sent.
+    /// Bytes of all files found so far that have to be sent, including those that earlier runs
+    /// sent.
     pub total_bytes: u64,
     /// Bytes an earlier run had sent.
     pub resumed_bytes: u64,
@@ -78,9 +79,9 @@ pub struct Figures {
     pub listed: u64,
     /// Files and directories that failed.
     pub errors: u64,
-    /// Requests made again after they failed for now.
+    /// Retries after temporary failures.
     pub tries: u64,
-    /// Whether everything was seen, so that the totals are final.
+    /// Everything was seen, so the totals are final.
     pub walked: bool,
     /// Time since the start.
     pub elapsed: Duration,
@@ -111,7 +112,7 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// The counters now.
+    /// Returns the counters now.
     #[must_use]
     pub fn figures(&self) -> Figures {
         Figures {
@@ -133,7 +134,7 @@ impl Progress {
         }
     }
 
-    /// The files being copied now, oldest first.
+    /// Returns the files being copied now, oldest first.
     #[must_use]
     pub fn current(&self) -> Vec<Arc<Current>> {
         let moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +150,7 @@ impl Progress {
         self.total_bytes.fetch_add(size, Relaxed);
     }
 
-    /// A stream found before turns out to be longer.
+    /// Adds bytes to a stream found before that turns out to be longer.
     pub(super) fn grew(&self, bytes: u64) {
         self.total_bytes.fetch_add(bytes, Relaxed);
     }
@@ -158,14 +159,14 @@ impl Progress {
         self.walked.store(true, Relaxed);
     }
 
-    /// A file found before turns out to be there already.
+    /// Counts a file found before as unchanged.
     pub(super) fn was_unchanged(&self, size: u64) {
         self.total_files.fetch_sub(1, Relaxed);
         self.total_bytes.fetch_sub(size, Relaxed);
         self.unchanged.fetch_add(1, Relaxed);
     }
 
-    /// A server copied a file of `size` bytes by itself.
+    /// Counts a file of `size` bytes that a server copied by itself.
     pub(super) fn was_copied_there(&self, size: u64) {
         self.server_copies.fetch_add(1, Relaxed);
         self.server_copy_bytes.fetch_add(size, Relaxed);
@@ -204,7 +205,7 @@ impl Progress {
     }
 }
 
-/// A file on its way; gone from the list when dropped.
+/// File on its way; dropping it removes it from the list.
 #[derive(Debug)]
 pub(super) struct Moving {
     progress: Arc<Progress>,
@@ -213,30 +214,30 @@ pub(super) struct Moving {
 }
 
 impl Moving {
-    /// The file's path for people.
+    /// Returns the file's path for people.
     pub(super) fn name(&self) -> &str {
         &self.current.name
     }
 
-    /// More bytes went.
+    /// Counts bytes sent.
     pub(super) fn sent(&self, bytes: u64) {
         self.current.done.fetch_add(bytes, Relaxed);
         self.progress.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Bytes counted as sent have to be sent again.
+    /// Takes back bytes counted as sent, which have to be sent again.
     pub(super) fn lost(&self, bytes: u64) {
         self.current.done.fetch_sub(bytes, Relaxed);
         self.progress.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Bytes an earlier run sent are there.
+    /// Counts bytes that an earlier run sent.
     pub(super) fn resumed(&self, bytes: u64) {
         self.current.done.fetch_add(bytes, Relaxed);
         self.progress.resumed_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// The file arrived.
+    /// Counts the file as arrived.
     pub(super) fn arrived(&self) {
         self.progress.files.fetch_add(1, Relaxed);
     }

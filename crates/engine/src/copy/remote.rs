@@ -1,4 +1,4 @@
-//! Where at least one end is remote: each lane takes a file or a bundle of small ones at a time.
+//! Copies with at least one remote end: each lane takes a file or a bundle of small ones at a time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
     walk::{There, Work},
 };
 
-/// Longest that a file waits for a cap and goes in one piece all the same.
+/// Longest time that a file sent in one piece waits for a cap.
 const WHOLE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Takes files until nothing more comes.
@@ -74,7 +74,7 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
         moving.sent(entry.size);
         shared.progress.was_copied_there(entry.size);
     } else {
-        // One end may take a file whole that the other does not.
+        // One end may accept a file whole that the other does not.
         let from = &work.source.place.endpoint;
         if entry.size > whole_max(&**destination).min(whole_max(&**from)) {
             let (copied, told) = large::copy(shared, work, &entry, &moving).await?;
@@ -89,15 +89,16 @@ async fn copy_one(shared: &Arc<Shared>, work: &Work) -> Result<()> {
     Ok(())
 }
 
-/// Most bytes of a file that goes in one piece. Under a cap that is what it lets through in a second: a piece waits for all of
-/// that first, and longer nobody would see that anything moves.
+/// Returns the maximum bytes of a file that goes in one piece. Under a cap that is what the cap
+/// allows in a second: a piece waits for all of that first, and longer waits would look like a
+/// stall.
 pub(super) fn whole_max(end: &dyn Endpoint) -> u64 {
     let rate = end.limits().and_then(|limits| limits.caps().rate_max);
     let in_a_second = rate.map_or(u64::MAX, |rate| rate.volume(WHOLE_WITHIN).get());
     end.capabilities().segment_size_min.min(in_a_second)
 }
 
-/// The source entry, or `None` when the destination holds the file already.
+/// Returns the source entry, or `None` if the destination holds the file already.
 pub(super) async fn needs_copy(
     shared: &Arc<Shared>,
     work: &Work,
@@ -153,21 +154,22 @@ pub(super) async fn needs_copy(
 }
 
 impl Shared {
-    /// Whether the destination is looked at again right before a file is written: one that must not replace anything, where the
-    /// destination does not see to that itself.
+    /// Returns whether the destination is looked at again right before a file is written. It is if
+    /// the file must not replace anything and the destination does not enforce that itself.
     fn looks_again(&self) -> bool {
         let can = self.destination.endpoint.capabilities();
         !self.options.rules.replaces && !can.conditional_writes
     }
 
-    /// Whether something that is there may be this copy's own: then its size and time tell whether it is unchanged. Where nothing is to be
-    /// replaced somebody else's may be as large and as old.
+    /// Returns whether an existing file may be this copy's own, so that size and time tell whether
+    /// it is unchanged. If nothing is to be replaced, somebody else's file may have the same size
+    /// and age.
     pub(super) fn is_own(&self, to: &[u8]) -> bool {
         let written = self.options.written.as_ref();
         self.options.rules.replaces || written.is_none_or(|written| written.has(to))
     }
 
-    /// Says that a file arrived.
+    /// Reports that a file arrived.
     pub(super) fn copied(&self, to: &[u8], shown: &str) {
         if let Some(written) = &self.options.written {
             written.note(to);
@@ -175,10 +177,11 @@ impl Shared {
         (self.options.on_notice)(&Notice::Copied(shown));
     }
 
-    /// Whether what is `there` is what was written before, by its bytes. Says so to who asks.
+    /// Returns whether the bytes `there` are those that were written before. Reports that to the
+    /// caller.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where it is something else, and must not be replaced.
+    /// [`ErrorKind::Conflict`] if it differs and must not be replaced.
     pub(super) async fn must_stay(
         &self,
         work: &Work,
@@ -206,7 +209,7 @@ impl Shared {
     }
 }
 
-/// Says that something has the name of a file that must not replace anything.
+/// Returns the error that something has the name of a file that must not replace anything.
 pub(super) fn is_taken(shown: &str) -> Error {
     let error = Error::new(ErrorKind::Conflict, "write", shown)
         .cause("something else got this name meanwhile")
@@ -224,7 +227,7 @@ async fn sum_at(endpoint: &dyn Endpoint, path: &[u8], entry: &Entry) -> Result<C
     Ok(summer.sum())
 }
 
-/// Fails where something is at the destination that a file or a link must not replace.
+/// Fails if something is at the destination that a file or a link must not replace.
 fn refuse_other(shared: &Shared, there: &Entry, shown: &str) -> Result<()> {
     let (cause, hint) = match there.kind {
         Kind::Directory if shared.destination.endpoint.capabilities().directories => {
@@ -293,7 +296,7 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
     Ok(())
 }
 
-/// Lets the server copy the file itself where both ends are its own. Says whether it did.
+/// Lets the server copy the file itself if both ends are its own. Returns whether it did.
 async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result<bool> {
     let source = &work.source.place.endpoint;
     let destination = &shared.destination.endpoint;
@@ -319,7 +322,8 @@ async fn copy_within(shared: &Arc<Shared>, work: &Work, entry: &Entry) -> Result
     }
 }
 
-/// Reads back what was copied, where that was asked for, and compares it with what was read and with what its source keeps of it.
+/// Reads the copy back, if the user asked for that, and compares it with the bytes read and with
+/// the source's own checksum.
 pub(super) async fn check_copy(
     shared: &Shared,
     path: &[u8],
@@ -332,7 +336,7 @@ pub(super) async fn check_copy(
     let destination = &shared.destination.endpoint;
     if let Some(local) = &shared.destination.local {
         let path = local.path(path);
-        // What can't be opened is told below.
+        // A file that can't be opened is reported below.
         let _ = tokio::task::spawn_blocking(move || posix::drop_cached(&path)).await;
     }
     let found = retried(shared, || async {
@@ -350,7 +354,7 @@ pub(super) async fn check_copy(
                 theirs.add(&bytes);
             }
         }
-        // What is longer than it should be is not what was written either.
+        // A longer file is not what was written either.
         let theirs = theirs.map(|theirs| theirs.sum());
         Ok(((there.size, summer.sum()), theirs))
     })
@@ -364,7 +368,8 @@ pub(super) async fn check_copy(
     }
 }
 
-/// Takes memory for `bytes` out of the copy's budget; more than the whole budget counts as it.
+/// Borrows memory for `bytes` out of the copy's budget; a larger request counts as the whole
+/// budget.
 pub(super) async fn borrow_memory(shared: &Shared, bytes: u64) -> Option<OwnedSemaphorePermit> {
     let mebi = u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX);
     let permits = mebi.clamp(1, super::lane::BUFFERED_MIB_MAX);

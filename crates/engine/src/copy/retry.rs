@@ -1,4 +1,4 @@
-//! Tries again what failed for now, as [`posthaste_plan::patience`] says.
+//! Retries after temporary failures, by the rules of [`posthaste_plan::patience`].
 
 use std::{
     future::Future,
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::lane::Shared;
 
-/// What an error of the hands means for trying again.
+/// Returns what an error of the hands means for trying again.
 pub(crate) fn trouble_of(error: &Error) -> Trouble {
     if !error.is_temporary() {
         return Trouble::Lasting;
@@ -28,8 +28,7 @@ pub(crate) fn trouble_of(error: &Error) -> Trouble {
     }
 }
 
-/// Makes a request again while trying again can help, where no copy counts the tries. The last error
-/// is the one told.
+/// Retries a request while that can help, without counting the tries. Returns the last error.
 pub(crate) async fn persisted<T, F: Future<Output = Result<T>>>(
     mut request: impl FnMut() -> F,
 ) -> Result<T> {
@@ -48,7 +47,7 @@ pub(crate) async fn persisted<T, F: Future<Output = Result<T>>>(
     }
 }
 
-/// Makes a request again while trying again can help. The last error is the one told.
+/// Retries a request while that can help. Returns the last error.
 pub(super) async fn retried<T, F: Future<Output = Result<T>>>(
     shared: &Shared,
     request: impl FnMut() -> F,
@@ -56,8 +55,8 @@ pub(super) async fn retried<T, F: Future<Output = Result<T>>>(
     retried_after(shared, trouble_of, request).await
 }
 
-/// The same for the first request to an end: who can't be reached then is told at once, because an
-/// address is as easily mistyped as a network lost.
+/// Retries the first request to an end. If the end can't be reached at all, it reports that at
+/// once: an address is as easily mistyped as a network lost.
 pub(super) async fn reached<T, F: Future<Output = Result<T>>>(
     shared: &Shared,
     request: impl FnMut() -> F,

@@ -1,4 +1,4 @@
-//! Small files: whole in memory, several in one request where an end can take or give bundles.
+//! Small files: whole in memory, several in one request if an end supports bundles.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{
 /// Small files read at once for one bundle from an end that gives one at a time.
 const READS_AT_ONCE: usize = 16;
 
-/// Bytes of what was copied, and their checksum.
+/// Bytes copied, and their checksum.
 pub(super) type Copied = (u64, Checksum);
 
 /// Copies one small file.
@@ -76,7 +76,7 @@ struct Item {
     moving: Arc<Moving>,
 }
 
-/// Copies many small files together. What fails is tried again alone, then reported.
+/// Copies many small files together. Failed ones are retried alone, then reported.
 pub(super) async fn copy_bundle(shared: &Arc<Shared>, works: Vec<Work>) {
     let mut items = Vec::with_capacity(works.len());
     let look = async |work: Work| {
@@ -115,7 +115,7 @@ pub(super) async fn copy_bundle(shared: &Arc<Shared>, works: Vec<Work>) {
     }
 }
 
-/// One outcome for each item.
+/// Sends a bundle; returns one outcome for each item.
 async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Copied>> {
     let wholes = read_bundle(items).await;
     let mut parcels = Vec::with_capacity(items.len());
@@ -184,7 +184,7 @@ async fn settle(shared: &Arc<Shared>, item: &Item, outcome: Result<Copied>) -> R
     Ok(())
 }
 
-/// An error for a copy that is not what it should be.
+/// Returns the error for a copy that is not what it should be.
 pub(super) fn is_other(shown: impl Into<String>) -> Error {
     Error::new(posthaste_endpoint::ErrorKind::Corrupt, "verify", shown)
         .cause("what was read back is not what was written")
@@ -192,7 +192,7 @@ pub(super) fn is_other(shown: impl Into<String>) -> Error {
         .at(Locus::Destination)
 }
 
-/// The same, with the checksums of both.
+/// Returns that error with the checksums of both.
 pub(super) fn differs(shown: String, wanted: Checksum, found: Checksum) -> Error {
     let error = is_other(shown);
     error.with("wanted", wanted).with("found", found)

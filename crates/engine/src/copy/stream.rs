@@ -1,8 +1,8 @@
 //! A stream that can be read once: standard input, a named pipe.
 //!
-//! It is cut into segments, each of which is in memory until the destination holds it so that a
-//! crash there can't take it back. When the destination fails for good, what is in memory and all
-//! that still comes goes to a parking place instead, where there is one ([`crate::parked`]).
+//! The stream is cut into segments. Each stays in memory until the destination holds it so that a
+//! crash there can't lose it. If the destination fails for good, the segments in memory and the
+//! rest of the stream go to a parking place, if there is one ([`crate::parked`]).
 
 mod flight;
 mod loss;
@@ -33,32 +33,33 @@ pub use spout::Spout;
 /// Bytes of a segment on its way to a parking place.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Where a stream is parked, and what is written down of it.
+/// Parking place of a stream, with its record.
 pub struct Parking {
-    /// A folder that can be written, listed and removed from.
+    /// Folder with the rights to write, list and remove.
     pub place: Arc<dyn Endpoint>,
-    /// Where the stream goes, as it was written, absolute.
+    /// Destination of the stream, as it was written, absolute.
     pub destination: String,
-    /// The profile that was asked for.
+    /// Profile that the user asked for.
     pub profile: Option<String>,
-    /// When it began, RFC 3339.
+    /// Start of the stream, RFC 3339.
     pub began: String,
 }
 
-/// How a stream ended.
+/// End of a stream.
 pub struct Poured {
-    /// As any copy.
+    /// Ending, like that of any copy.
     pub ending: Ending,
-    /// The record of what was parked, with the place for people, where that was needed.
+    /// Record of the parked stream, with the place for people, if it was parked.
     pub parked: Option<(Record, String)>,
 }
 
-/// Copies a stream to `destination`, whose root is the file itself. What could not be opened is
-/// parked like what failed later. Where parking fails too, what was read is lost and the ending says
-/// so.
+/// Copies a stream to `destination`, whose root is the file itself. If the destination can't be
+/// opened, the stream is parked as after a later failure. If parking fails too, the bytes read are
+/// lost and the ending says so.
 ///
 /// # Errors
-/// That the destination could not be opened, where there is no parking place either; that nothing can ever be written there.
+/// The destination could not be opened and there is no parking place either, or nothing can ever be
+/// written there.
 pub async fn pour(
     spout: Spout,
     destination: Result<Place>,
@@ -92,7 +93,7 @@ pub async fn pour(
     })
 }
 
-/// Where segments go.
+/// Target of the segments.
 enum Target {
     /// To a file of unknown length.
     File(Arc<dyn Writer>),
@@ -110,11 +111,11 @@ struct Pouring {
     target: Target,
     lot: Option<Arc<Lot>>,
     record: Option<Record>,
-    /// What the destination holds for good.
+    /// Ranges that the destination holds for good.
     confirmed: Runs,
     parked: Runs,
     flying: JoinSet<Landed>,
-    /// Segments the destination did not take.
+    /// Segments that the destination refused.
     unplaced: Vec<Segment>,
     next_index: u64,
     next_start: u64,
@@ -200,7 +201,7 @@ impl Pouring {
         Ok(())
     }
 
-    /// Looks whether the destination can become a file.
+    /// Checks whether the destination can become a file.
     async fn look(&self) -> Result<()> {
         let destination = &self.shared.destination.endpoint;
         let there = reached(&self.shared, || destination.stat(b"", true)).await;
@@ -252,7 +253,7 @@ impl Pouring {
         self.end().await
     }
 
-    /// Begins the file. Says whether that was all: a short stream goes in one piece.
+    /// Begins the file. Returns whether that was all: a short stream goes in one piece.
     async fn start(&mut self) -> Result<bool> {
         let destination = Arc::clone(&self.shared.destination.endpoint);
         let small = destination.capabilities().segment_size_min;
@@ -300,7 +301,7 @@ impl Pouring {
         Ok(())
     }
 
-    /// Bytes of the next segment, if the stream has as many.
+    /// Returns the bytes of the next segment, if the stream has as many.
     fn next_len(&self) -> u64 {
         match &self.target {
             Target::File(writer) => writer.segment_start(self.next_index + 1) - self.next_start,
@@ -363,7 +364,7 @@ impl Pouring {
         }
     }
 
-    /// Notes where a segment came down; returns why the destination did not take it.
+    /// Notes where a segment was written; returns why the destination refused it.
     fn note(&mut self, landed: Result<Landed, tokio::task::JoinError>) -> Result<Option<Error>> {
         let landed = landed.map_err(|cause| {
             Error::new(ErrorKind::Other, "run", "a segment's lane").cause(cause)
@@ -386,7 +387,7 @@ impl Pouring {
         }
     }
 
-    /// The destination failed for good: from here on everything goes to the parking place.
+    /// Turns to the parking place for everything from here on: the destination failed for good.
     async fn turn(&mut self, error: Error) -> Result<()> {
         let Some(lot) = self.lot.clone() else {
             return Err(error);
@@ -419,7 +420,7 @@ impl Pouring {
         Ok(())
     }
 
-    /// The stream has ended and nothing is under way.
+    /// Ends the stream when nothing is under way.
     async fn end(&mut self) -> Result<()> {
         while let Some(landed) = self.flying.join_next().await {
             self.on_landed(landed).await?;
@@ -446,7 +447,7 @@ impl Pouring {
         Ok(())
     }
 
-    /// All that is not at the destination is parked: says so in the record.
+    /// Records that everything missing at the destination is parked.
     async fn close(&mut self, size: u64, sum: Checksum) -> Result<()> {
         while let Some(landed) = self.flying.join_next().await {
             self.note(landed)?;
@@ -468,14 +469,14 @@ impl Pouring {
         }
     }
 
-    /// The record and the place, if the stream was parked.
+    /// Returns the record and the place, if the stream was parked.
     fn parked(&self) -> Option<(Record, String)> {
         let lot = self.lot.as_ref().filter(|_| self.is_parking())?;
         Some((self.record.clone()?, lot.show()))
     }
 }
 
-/// Whether nothing was wrong but what was asked for: better said than parked.
+/// Returns whether only the command was wrong: an error serves better than parking.
 fn is_misuse(error: &Error) -> bool {
     matches!(
         error.kind(),

@@ -1,8 +1,8 @@
-//! Runs a copy as its optimizer says, and tells the optimizer what that gave.
+//! Runs a copy by its optimizer's choices, and reports the results to the optimizer.
 //!
-//! What the three numbers mean here (`docs/algorithms/tuner.md`): concurrency is lanes, each with a
-//! file or a bundle of small files; parallelism is further streams for the segments of large files,
-//! which any file may use; pipelining is small files a lane has under way at once.
+//! Meaning of the three numbers here (`docs/algorithms/tuner.md`): concurrency is lanes, each with
+//! a file or a bundle of small files; parallelism is further streams for the segments of large
+//! files, which any file may use; pipelining is small files a lane has under way at once.
 
 use std::{
     fs,
@@ -28,40 +28,40 @@ use super::{
 const PARALLELISM_MAX: u16 = 64;
 /// Files of which the first choice should know, where they are found quickly.
 const KNOWN_FILES: u64 = 64;
-/// How long the first choice waits for them: less than it takes to connect, and on far paths the round
-/// trips in which the walk asks the destination before it hands over the first file.
+/// Wait of the first choice for files: less than connecting takes and, on far paths, less than the
+/// round trips of the walk to the destination before its first file.
 const KNOWN_WITHIN: Duration = Duration::from_millis(10);
 const KNOWN_WITHIN_ROUND_TRIPS: u32 = 4;
-/// Choices remembered for whoever asks why.
+/// Choices kept for explanations.
 const DECISIONS_MAX: usize = 500;
-/// How often a period is looked at, whether a class of files has run out.
+/// Interval of checks within a period whether a class of files has run out.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// What one stream can have in flight when the system does not tell: Linux's usual maximum.
+/// Bytes that one stream can have in flight if the system does not tell: Linux's usual maximum.
 const BUFFER_USUAL: Bytes = Bytes::mebi(4);
-/// The way to an end that nobody measured: a machine in the same hall.
+/// Assumed round-trip time to an end that nobody measured: a machine in the same hall.
 const RTT_USUAL: Duration = Duration::from_micros(500);
 
-/// One choice of the optimizer.
+/// Choice of the optimizer.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    /// When, since the copy began.
+    /// Time since the copy began.
     pub at: Duration,
-    /// What the period before gave; `None` for the first.
+    /// Rate of the period before; `None` for the first.
     pub rate: Option<ByteRate>,
-    /// What is done from then on.
+    /// Setting from then on.
     pub setting: Setting,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
 }
 
-/// What became of the path's tuning.
+/// Result of a path's tuning.
 #[derive(Debug, Clone, Default)]
 pub struct Tuned {
-    /// The path, as histories know it; empty between local paths.
+    /// Name of the path in histories; empty between local paths.
     pub path: String,
-    /// Where the next copy on this path should begin.
+    /// Setting with which the next copy on this path should begin.
     pub best: Option<Setting>,
-    /// What was chosen, in order.
+    /// Choices in order.
     pub decisions: Vec<Decision>,
 }
 
@@ -70,11 +70,11 @@ pub(super) struct Tuning {
     tuner: Tuner,
     bounds: Bounds,
     tuned: Tuned,
-    /// How long the first choice waits for files.
+    /// Wait of the first choice for files.
     known_within: Duration,
 }
 
-/// How a period ended.
+/// End of a period.
 enum Period {
     Over,
     Finished,
@@ -161,7 +161,8 @@ fn bounds(shared: &Shared, ends: &[&Place]) -> Bounds {
     }
 }
 
-/// The most streams that the profiles of the ends allow: more would only wait for one another.
+/// Returns the maximum of streams that the profiles of the ends allow: more would only wait for one
+/// another.
 fn streams_allowed(ends: &[&Place]) -> u16 {
     let caps = ends.iter().filter_map(|end| end.endpoint.limits());
     let allowed = caps.filter_map(|limits| limits.caps().connections_max);
@@ -169,14 +170,14 @@ fn streams_allowed(ends: &[&Place]) -> u16 {
     u16::try_from(allowed).unwrap_or(u16::MAX)
 }
 
-/// The largest send buffer that the kernel gives a TCP stream by itself.
+/// Returns the largest send buffer that the kernel gives a TCP stream by itself.
 fn stream_buffer() -> Option<Bytes> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").ok()?;
     let most = text.split_whitespace().nth(2)?.parse().ok()?;
     Some(Bytes::new(most))
 }
 
-/// `scheme://host` of both ends: what paths have in common whatever is copied on them.
+/// Returns `scheme://host` of both ends, which all copies on a path have in common.
 fn path_name(ends: &[&Place]) -> String {
     let name = |place: &Place| {
         if place.local.is_some() {
@@ -195,7 +196,7 @@ fn path_name(ends: &[&Place]) -> String {
 }
 
 impl Tuning {
-    /// The most lanes there will ever be.
+    /// Returns the maximum number of lanes.
     pub(super) fn lanes(&self) -> u16 {
         self.bounds.concurrency_max
     }
@@ -256,7 +257,7 @@ impl Tuning {
         }
     }
 
-    /// One period: a part that is not measured, then one that is.
+    /// Runs a period: first a span that is not measured, then one that is.
     async fn period(
         &self,
         shared: &Shared,

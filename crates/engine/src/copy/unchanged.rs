@@ -1,4 +1,4 @@
-//! Whether what is at a file's destination is what would be written there.
+//! Check whether the file at the destination is what would be written there.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +11,8 @@ use tokio::sync::OnceCell;
 
 use super::{lane::Shared, retry::retried, walk::Work};
 
-/// Files that count as unchanged though the destination keeps less of them than the source tells.
+/// Files that count as unchanged although the destination keeps less of them than the source
+/// reports.
 #[derive(Debug, Default)]
 pub(super) struct Bare {
     /// Without their times.
@@ -22,12 +23,12 @@ pub(super) struct Bare {
 }
 
 impl Bare {
-    /// How many have no times of their own.
+    /// Returns the number of files without times of their own.
     pub(super) fn untimed(&self) -> u64 {
         self.untimed.load(Relaxed)
     }
 
-    /// What files arrived without, this time or before.
+    /// Returns what files arrived without, this time or before.
     pub(super) fn count(&self, shared: &Shared) -> Unkept {
         let mut unkept = shared.destination.endpoint.unkept();
         // The file that was made to learn it counts as one.
@@ -42,13 +43,14 @@ impl Bare {
 }
 
 impl Shared {
-    /// Whether what is `there` is what `source` would become.
+    /// Returns whether what is `there` is what `source` would become.
     pub(super) fn is_unchanged(&self, work: &Work, source: &Entry, there: &Entry) -> bool {
         let kept_ns = self.destination.endpoint.capabilities().mtime_step_ns;
         self.is_unchanged_by(work, source, there, kept_ns)
     }
 
-    /// Whether the clock at the destination decides, where a time is another than it should be.
+    /// Returns whether the clock at the destination decides about a time that is not the expected
+    /// one.
     pub(super) fn asks_clock(&self, source: &Entry, there: &Entry) -> bool {
         let may_be_same =
             !self.options.again && there.kind == Kind::File && source.size == there.size;
@@ -56,7 +58,8 @@ impl Shared {
         may_be_same && !self.options.dry_run
     }
 
-    /// As [`Shared::is_unchanged`] where times are kept in steps of `kept_ns`, or not at all.
+    /// Returns the same as [`Shared::is_unchanged`] if times are kept in steps of `kept_ns`, or not
+    /// at all.
     pub(super) fn is_unchanged_by(
         &self,
         work: &Work,
@@ -81,8 +84,8 @@ impl Shared {
             && modes.is_some_and(|(mine, theirs)| without_lent_rights(mine) != theirs)
     }
 
-    /// Learns whether the destination keeps modes where that may decide whether `there` stays: a file that is made beside it has this
-    /// mode or not.
+    /// Learns whether the destination keeps modes, if that may decide whether `there` stays: a file
+    /// made beside it has this mode or not.
     pub(super) async fn learn_modes(&self, to: &[u8], source: &Entry, there: &Entry) {
         let endpoint = &self.destination.endpoint;
         let is_known = endpoint.unkept().modes > 0;
@@ -91,7 +94,7 @@ impl Shared {
         }
         let secs = |entry: &Entry| entry.mtime.map(|mtime| mtime.secs);
         if to.is_empty() && secs(source) != secs(there) {
-            // What is replaced does not get the mode of what replaces it.
+            // A replaced file does not get the mode of its replacement.
             return;
         }
         let learning = self.bare.keeps_modes.get_or_init(async || {
@@ -119,7 +122,7 @@ impl Shared {
                     return true;
                 }
                 let found = retried(self, || endpoint.stat(&path, false)).await;
-                // It is hidden, and its name says whose it is.
+                // The file is hidden, and its name says whose it is.
                 let _ = endpoint.remove(&path).await;
                 found
             };
@@ -151,8 +154,8 @@ impl Shared {
                     mine.secs = mine.secs.clamp(first, last);
                     mine.agrees(theirs, kept_ns.max(told_ns.unwrap_or(kept_ns)))
                 }
-                // Such a store only tells when it was given the file, often in whole seconds. In the second of its last change that may
-                // have been before it.
+                // Such a store only tells when it was given the file, often in whole seconds. In
+                // the second of its last change that may have been before it.
                 (Some(mine), Some(theirs), None) => mine.secs < theirs.secs,
                 (_, None, _) | (None, _, _) => false,
             }

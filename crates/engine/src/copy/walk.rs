@@ -1,8 +1,8 @@
 //! Lists the sources, makes the directories and hands files to the lanes.
 //!
-//! Several directories are listed and made at once, or a whole tree where the source can tell one;
-//! the bounded queue to the lanes sets the pace. A directory is made before its files are handed
-//! over, and sealed when the last of them has arrived, so that nothing grows with the tree.
+//! Several directories are listed and made at once, or a whole tree if the source can list one. The
+//! bounded queue to the lanes sets the pace. A directory is made before its files are handed over,
+//! and sealed when the last of them has arrived, so that nothing grows with the tree.
 
 mod directory;
 mod inside;
@@ -23,31 +23,32 @@ use names::Lookups;
 use seals::Seals;
 use visit::DirectoryVisit;
 
-/// Files of one hand-over, so that a lane takes the queue's lock once for many small files.
+/// Files of one batch, so that a lane takes the queue's lock once for many small files.
 const BATCH_FILES: usize = 64;
 
-/// Bytes of one hand-over, so that large files spread over all lanes.
+/// Bytes of one batch, so that large files spread over all lanes.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// Directories deep a tree may be: a symbolic link to its own parent ends here when followed where nobody tells where it leads.
+/// Maximum depth of a tree: a followed symbolic link to its own parent ends here if no end reports
+/// where it leads.
 const DEPTH_MAX: usize = 256;
 
-/// Directories listed at once where each costs a round trip.
+/// Directories listed at once if each costs a round trip.
 const LISTED_AT_ONCE: usize = 16;
 
 /// Local directories listed at once: more only make a disk seek.
 const LOCAL_LISTED_AT_ONCE: usize = 4;
 
-/// Bytes of the largest file that any file system takes.
+/// Bytes of the largest file that any file system accepts.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Why what is no file has nothing to copy.
+/// Reason why an object that is no file has nothing to copy.
 const SPECIAL: &str = "it is a device, a pipe or a socket";
 
-/// What lies at a file's destination.
+/// Object at a file's destination.
 #[derive(Debug, Clone)]
 pub(super) enum There {
-    /// Nothing: its directory is new.
+    /// Nothing, because its directory is new.
     Nothing,
     /// This.
     Found(Entry),
@@ -63,18 +64,18 @@ pub(super) struct Work {
     pub to: Vec<u8>,
     pub entry: Entry,
     pub there: There,
-    /// Held until the file has arrived: then its directory may be sealed.
+    /// Keeps the directory unsealed until the file has arrived.
     pub _directory: Option<Arc<Directory>>,
 }
 
-/// Files to be handed over together.
+/// Batch of files to hand over.
 #[derive(Debug, Default)]
 struct Batch {
     works: Vec<Work>,
     bytes: u64,
 }
 
-/// What all visits of a walk share.
+/// State shared by all visits of a walk.
 struct Walk {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Vec<Work>>,
@@ -90,7 +91,7 @@ pub(super) struct Walked {
 }
 
 impl Walked {
-    /// Gives the directories that are left their attributes.
+    /// Gives the remaining directories their attributes.
     pub(super) async fn seal(mut self, shared: &Shared) {
         self.seals.end();
         while let Some(ended) = self.sealing.join_next().await {
@@ -149,7 +150,7 @@ impl Walker {
 }
 
 impl Walk {
-    /// Hands a file over, walks a tree that is told at once, or returns the visit that walks it.
+    /// Hands a file over, walks a tree that is listed at once, or returns the visit that walks it.
     async fn begin(self: &Arc<Self>, placed: Placed) -> Result<Option<DirectoryVisit>> {
         let Placed {
             source,
@@ -211,7 +212,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether an entry is copied at all; tells why not.
+    /// Returns whether an entry is copied at all; reports why not.
     fn takes(&self, directory: &Directory, entry: &Entry) -> bool {
         let options = &self.shared.options;
         let from = join(&directory.from, &entry.name);
@@ -240,8 +241,8 @@ impl Walk {
         is_wanted && reason.is_none()
     }
 
-    /// Makes the directory, looks at what its files would replace, and hands them over. What can't
-    /// be is told here.
+    /// Makes the directory, looks at what its files would replace, and hands them over. Reports
+    /// those it can't.
     async fn place(&self, directory: &Arc<Directory>, files: Vec<Entry>) {
         if directory.is_refused() {
             return;
@@ -324,7 +325,7 @@ impl Walk {
     }
 }
 
-/// Why something that has a name is not copied all the same, and what to do about it.
+/// Returns why an existing entry is not copied, and what to do about it.
 fn refusal(entry: &Entry) -> Option<(&'static str, &'static str)> {
     if entry.kind == Kind::Special {
         return Some((SPECIAL, "leave it out with --exclude"));
@@ -335,7 +336,7 @@ fn refusal(entry: &Entry) -> Option<(&'static str, &'static str)> {
             "ask who runs the server",
         ));
     }
-    // Whether another copy goes on with it is not to be seen.
+    // Nothing shows whether another copy continues it.
     is_unfinished(&entry.name).then_some((
         "it is named as what a copy left unfinished",
         "end that copy, or leave the name out with --exclude",

@@ -1,4 +1,4 @@
-//! Watches streams: how fast each is, and whether waiting for it still makes sense.
+//! Watch over streams: how fast each is, and whether waiting for it still makes sense.
 
 use std::{
     collections::BTreeMap,
@@ -19,24 +19,24 @@ use tokio::time::sleep;
 
 use super::{cargo::Cargo, clock, lane::Shared, progress::Moving};
 
-/// How often a stream is looked at.
+/// Interval of checks of a stream.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Streams of which the median says what to expect of one more.
+/// Streams needed for their median to predict another.
 const LIKE_MIN: usize = 3;
 
-/// How fast the bytes of one attempt come.
+/// Rate of one attempt's bytes.
 #[derive(Debug)]
 pub(super) struct Meter {
     moving: Arc<Moving>,
     sent: AtomicU64,
     started: Instant,
-    /// Microseconds after `started` when the last byte went.
+    /// Microseconds after `started` when the last byte left.
     last_us: AtomicU64,
-    /// Held back by our own rate, or with nothing left to send: silence means nothing.
+    /// The stream is held back by our own rate, or has nothing left to send: silence means nothing.
     excused: AtomicBool,
-    /// Held back by the caps of a profile.
+    /// Time held back by the caps of a profile.
     excuse: Excuse,
-    /// Microseconds it was held back by them, as often as it was looked at.
+    /// Microseconds held back by those caps, as of the last look.
     waited_us: AtomicU64,
 }
 
@@ -51,7 +51,7 @@ impl Meter {
         u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// How long it could have moved bytes.
+    /// Returns how long it could have moved bytes.
     fn busy(&self) -> Duration {
         let waited_us = self.waited_us.load(Relaxed);
         Duration::from_micros(self.elapsed_us().saturating_sub(waited_us))
@@ -69,7 +69,7 @@ impl Meter {
     }
 }
 
-/// The streams under way.
+/// Streams under way.
 #[derive(Debug, Default)]
 pub(super) struct Speeds {
     next: AtomicU64,
@@ -81,7 +81,7 @@ impl Speeds {
         self.meters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a stream carries now: the median of all.
+    /// Returns what a stream carries now: the median of all.
     fn expected(&self) -> Option<ByteRate> {
         let meters = self.meters();
         let counted = meters.values().filter(|meter| !meter.excused.load(Relaxed));
@@ -95,7 +95,7 @@ impl Speeds {
     }
 }
 
-/// Takes the meter off the list when the attempt ends.
+/// Guard that takes the meter off the list when the attempt ends.
 struct Listed<'a> {
     speeds: &'a Speeds,
     number: u64,
@@ -107,8 +107,8 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// Runs one attempt to move `bytes`: `attempt` gets a way to meter its body. It is given up when
-/// nothing moves any more or, while `hurries`, when its like are far faster.
+/// Runs one attempt to move `bytes`: `attempt` gets a way to meter its body. The attempt is given
+/// up when nothing moves any more or, while `hurries`, when similar streams are far faster.
 pub(super) async fn watched<T, F>(
     shared: &Arc<Shared>,
     (moving, bytes): (&Arc<Moving>, u64),
@@ -178,7 +178,7 @@ fn give_up(shared: &Shared, meter: &Meter, hurries: bool) -> Option<Error> {
     }
 }
 
-/// Meters what flows through it.
+/// Meter for what flows through it.
 #[derive(Clone)]
 pub(super) struct Tap {
     shared: Arc<Shared>,
@@ -187,7 +187,7 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    /// The same bytes, held to the copy's rate, counted, and ended when the copy is stopped.
+    /// Returns the body held to the copy's rate, counted, and ended when the copy is stopped.
     pub(super) fn meter(self, body: ByteStream) -> ByteStream {
         let ended = self.clone();
         let end = futures_util::stream::once(async move {

@@ -1,4 +1,5 @@
-//! What a copy wrote, remembered over its runs: what else is at the destination is somebody else's, however much it looks alike.
+//! Record of what a copy wrote, kept over its runs. Everything else at the destination is somebody
+//! else's, however similar it looks.
 
 use std::{
     collections::HashSet,
@@ -10,12 +11,13 @@ use std::{
 
 use posthaste_endpoint::{Error, Result};
 
-/// Bytes by which a path is remembered.
+/// Bytes of a path's digest.
 const MARK_BYTES: usize = 16;
 
 type Mark = [u8; MARK_BYTES];
 
-/// Paths below the destination that this copy wrote. A path that is lost with the machine costs a comparison of bytes, and nothing else.
+/// Paths below the destination that this copy wrote. A path lost with the machine costs a
+/// comparison of bytes, and nothing else.
 #[derive(Debug)]
 pub struct Written {
     kept: Mutex<Kept>,
@@ -41,7 +43,7 @@ impl Written {
         let options = OpenOptions::new().append(true).create(true).clone();
         let file = options.open(path).map_err(failed)?;
         let (marks, torn) = whole.as_chunks::<MARK_BYTES>();
-        // What a crash left of the last one is none.
+        // A line that a crash cut off does not count.
         let length = (whole.len() - torn.len()) as u64;
         file.set_len(length).map_err(failed)?;
         let marks = marks.iter().copied().collect();
@@ -57,12 +59,13 @@ impl Written {
         kept.marks.contains(&mark(path))
     }
 
-    /// Notes that this copy wrote `path`, or found it there with the same bytes. Blocking, for as long as it takes to append a line.
+    /// Notes that this copy wrote `path`, or found it there with the same bytes. Blocks while it
+    /// appends a line.
     pub(super) fn note(&self, path: &[u8]) {
         let mark = mark(path);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.marks.insert(mark) {
-            // What is not kept is compared next time.
+            // A path that is not kept is compared next time.
             let _ = kept.file.write_all(&mark);
         }
     }
@@ -107,7 +110,7 @@ mod tests {
         assert!(written.has(b"a/b") && written.has(b"a/c"));
     }
 
-    /// Copies the tree at `from` to where nothing may be replaced.
+    /// Copies the tree at `from` to a destination where nothing may be replaced.
     async fn copied(from: &Path, to: &Path, is_local: bool, written: &Arc<Written>) -> Ending {
         let rules = DraftRules {
             replaces: false,
@@ -168,7 +171,7 @@ mod tests {
             assert_eq!(ending.last_code, Some("conflict"), "{ending:?}");
             assert_eq!((ending.left_out, ending.figures.unchanged), (1, 1));
             assert_eq!(fs::read(to.join("a")).unwrap(), b"other");
-            // What it wrote itself is known by its size and time.
+            // A file it wrote itself is recognised by its size and time.
             written.note(b"a");
             let ending = copied(&from, &to, is_local, &written).await;
             assert_eq!((ending.left_out, ending.figures.unchanged), (0, 2));

@@ -1,4 +1,4 @@
-//! How much one scan may hold of what it finds.
+//! Limits on what one scan may hold of its findings.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use super::room::Lent;
 
 /// Most entries of one dataset: at about 200 bytes each the list stays in memory.
 pub const ENTRIES_MAX: u64 = 20_000_000;
-/// Most bytes of the names that are kept of them, paths as they are: 200 bytes for each of so many.
+/// Maximum of bytes of their names, paths as they are: 200 bytes for each of so many.
 pub const NAME_BYTES_MAX: u64 = 4 << 30;
 
 /// What an entry takes beside its name.
@@ -26,12 +26,12 @@ pub struct Bounds {
     lent: Option<Arc<Lent>>,
 }
 
-/// Why a scan ends before it is done.
+/// Reason why a scan ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// It holds as many entries as may be.
+    /// The scan holds the maximum number of entries.
     Entries,
-    /// It holds as many bytes of names as may be.
+    /// The scan holds the maximum number of bytes of names.
     Names,
     /// It holds as much memory as one scan may on this machine.
     Memory,
@@ -59,7 +59,7 @@ impl Bounds {
         }
     }
 
-    /// The same for a scan that ends where [`Wanted`] is dropped.
+    /// Returns bounds for a scan that ends when [`Wanted`] is dropped.
     #[must_use]
     pub fn while_wanted(wanted: &Wanted) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Bounds {
     /// Counts one more entry, of which so many bytes of names are kept.
     ///
     /// # Errors
-    /// What ends the scan.
+    /// The bound that ends the scan.
     pub fn hold(&self, bytes: usize) -> Result<(), Bound> {
         if self.unwanted.load(Relaxed) {
             return Err(Bound::Unwanted);
@@ -114,7 +114,7 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// Held by whoever waits for a scan that runs on a thread of its own.
+/// Token held by the caller that waits for a scan on a thread of its own.
 #[derive(Debug, Default)]
 pub struct Wanted(Arc<AtomicBool>);
 

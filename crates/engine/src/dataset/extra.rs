@@ -1,4 +1,5 @@
-//! What a file has beyond its bytes, mode and time: its other names, extended attributes and access lists.
+//! Attributes of a file beyond its bytes, mode and time: its other names, extended attributes and
+//! access lists.
 
 use std::{
     ffi::OsStr,
@@ -14,32 +15,35 @@ use rustix::{
 
 use super::{FileKind, FileList};
 
-/// Bytes of all extended attributes of one file that are kept, their names included: what Linux keeps of one.
+/// Maximum of bytes of one file's extended attributes, names included: Linux's limit.
 pub(super) const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
-/// An owner or a group that nobody knows.
+/// Unknown owner or group.
 pub const NOBODY_KNOWS: u32 = u32::MAX;
 
-/// What few files have.
+/// Attributes that few files have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Extra {
-    /// The place in the list of the file before it that is the same one under another name.
+    /// Position in the list of an earlier file that is the same one under another name.
     pub same_as: Option<usize>,
     /// Extended attributes and access lists, by their names.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What it has that can't be kept, for people. Not in a manifest.
+    /// Attributes that can't be kept, for people. Not in a manifest.
     pub lacks: Option<String>,
 }
 
-/// Attributes that are access lists: who may what, and what new files in a directory get of that.
+/// Attributes that are access lists: the rights of users, and their defaults for new files in a
+/// directory.
 pub(crate) const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
-/// Whether an attribute is the user's own or an access list; all others are the system's, and mean something there alone.
+/// Returns whether an attribute is the user's own or an access list. All others are the system's
+/// and mean something there alone.
 pub(crate) fn is_kept(name: &[u8]) -> bool {
     name.starts_with(b"user.") || ACCESS_LISTS.iter().any(|list| list.as_bytes() == name)
 }
 
 impl Extra {
-    /// What lies at a path, `metadata` being that of it. Of a directory that was opened it may be one that leads there.
+    /// Reads the attributes at a path, whose metadata is `metadata`. For an opened directory the
+    /// path may lead there through a link.
     pub(super) fn of(
         path: &Path,
         kind: &FileKind,
@@ -114,8 +118,8 @@ impl Extra {
 }
 
 impl FileList {
-    /// The first file with something that is kept with a dataset alone, and what that is: another name, attributes or access lists, or
-    /// another owner than the first file's.
+    /// Returns the first file with something that only a dataset keeps, and what that is: another
+    /// name, attributes or access lists, or another owner than the first file's.
     #[must_use]
     pub fn beyond_bytes(&self) -> Option<(&super::FileEntry, &str)> {
         let owned = |file: &super::FileEntry| (file.owner, file.group);
@@ -137,7 +141,7 @@ impl FileList {
         })
     }
 
-    /// The first file with something that can't be kept, and what that is.
+    /// Returns the first file with something that can't be kept, and what that is.
     #[must_use]
     pub fn lacking(&self) -> Option<(&super::FileEntry, &str)> {
         let mut files = self.files.iter();

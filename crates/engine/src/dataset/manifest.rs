@@ -1,4 +1,4 @@
-//! What the far end needs to put a dataset together, and to know that it is whole.
+//! Information with which the far end puts a dataset together and knows that it is whole.
 
 use std::collections::HashSet;
 
@@ -13,35 +13,35 @@ use crate::{
     stripe::digest_of,
 };
 
-/// First bytes of every manifest; the number is that of the format. A release that knows no files that were left out refuses a
-/// manifest with one: it would make files of what is none.
+/// First bytes of every manifest; the number is that of the format. A release that knows no
+/// left-out files refuses a manifest with one: it would make files of them.
 const MAGIC: &[u8] = b"posthaste-manifest-1\n";
 /// First bytes of the manifest of an encrypted dataset, once its envelope is open.
 const MAGIC_ENCRYPTED: &[u8] = b"posthaste-manifest-2\n";
-/// Longest path and link target, as Linux's `PATH_MAX`.
+/// Longest path and link target, like Linux's `PATH_MAX`.
 const PATH_BYTES_MAX: usize = 4096;
-/// Longest component of a path, as Linux's `NAME_MAX`.
+/// Longest component of a path, like Linux's `NAME_MAX`.
 const NAME_BYTES_MAX: usize = 255;
-/// Most chunks: 2^24 of the largest size are 4 PiB.
+/// Maximum of chunks: 2^24 of the largest size are 4 PiB.
 const CHUNKS_MAX: u64 = 1 << 24;
 
 /// Digests of one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkDigests {
-    /// Of the chunk itself, as depots store it.
+    /// Digest of the chunk itself, as depots store it.
     pub chunk: Digest,
-    /// Of each of its k + m fragments, in order.
+    /// Digests of its k + m fragments, in order.
     pub fragments: Vec<Digest>,
-    /// Of what it holds, keyed: in encrypted datasets, and in no others.
+    /// Keyed digest of its content: in encrypted datasets only.
     pub content: Option<Digest>,
 }
 
-/// A sealed dataset: its files, and the digests of all chunks and fragments.
+/// Sealed dataset: its files, and the digests of all chunks and fragments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// Its name at depots.
     pub dataset: DatasetId,
-    /// How its chunks are coded.
+    /// Code of its chunks.
     pub code: Code,
     /// Size of every chunk but the last.
     pub chunk_size: Bytes,
@@ -49,13 +49,13 @@ pub struct Manifest {
     pub list: FileList,
     /// Digests of its chunks, in order.
     pub chunks: Vec<ChunkDigests>,
-    /// What decrypts its chunks, where they are encrypted.
+    /// Cipher that decrypts its chunks, if they are encrypted.
     pub cipher: Option<Cipher>,
 }
 
 impl Manifest {
-    /// The manifest's one byte form, without the key of an encrypted dataset: that belongs into an
-    /// [`envelope`], with these bytes encrypted.
+    /// Returns the manifest's one byte form, without the key of an encrypted dataset: that belongs
+    /// into an [`envelope`], with these bytes encrypted.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let magic = match self.cipher {
@@ -77,15 +77,15 @@ impl Manifest {
         out
     }
 
-    /// BLAKE3 of [`Self::to_bytes`].
+    /// Returns the BLAKE3 digest of [`Self::to_bytes`].
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::new(*blake3::hash(&self.to_bytes()).as_bytes())
     }
 
-    /// Reads a manifest somebody sent. Whatever the bytes are, this does not panic, and what it
-    /// returns names nothing outside a destination: no path leaves it, every parent is a listed
-    /// directory, offsets and counts agree with the sizes.
+    /// Reads a manifest from outside. It never panics, whatever the bytes. Its result names nothing
+    /// outside a destination: no path leaves it, every parent is a listed directory, offsets and
+    /// counts agree with the sizes.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for anything else.
@@ -96,7 +96,7 @@ impl Manifest {
     /// Reads a manifest, or opens the envelope it is in with the first identity that fits.
     ///
     /// # Errors
-    /// As [`Self::from_bytes`] and [`envelope::open`].
+    /// Errors of [`Self::from_bytes`] and [`envelope::open`].
     pub fn open(bytes: &[u8], identities: &[Identity]) -> Result<Self> {
         if !envelope::is_envelope(bytes) {
             return Self::from_bytes(bytes);
@@ -108,7 +108,7 @@ impl Manifest {
     /// Reads a manifest, or opens the envelope it is in with the cipher of its dataset.
     ///
     /// # Errors
-    /// As [`Self::from_bytes`] and [`envelope::open_with`].
+    /// Errors of [`Self::from_bytes`] and [`envelope::open_with`].
     pub fn open_with(bytes: &[u8], cipher: Option<Cipher>) -> Result<Self> {
         match cipher {
             None => Self::from_bytes(bytes),
@@ -124,7 +124,8 @@ impl Manifest {
         })
     }
 
-    /// The digest a fragment must have; that of the chunk for [`FragmentIndex::WHOLE`].
+    /// Returns the digest that a fragment must have; that of the chunk for
+    /// [`FragmentIndex::WHOLE`].
     #[must_use]
     pub fn fragment_digest(&self, chunk: ChunkIndex, fragment: FragmentIndex) -> Option<Digest> {
         let digests = self.chunks.get(usize::try_from(chunk.get()).ok()?)?;
@@ -134,13 +135,13 @@ impl Manifest {
         digests.fragments.get(usize::from(fragment.get())).copied()
     }
 
-    /// Bytes in chunk `chunk`.
+    /// Returns the bytes in chunk `chunk`.
     #[must_use]
     pub fn chunk_bytes(&self, chunk: u32) -> usize {
         self.list.chunk_bytes(chunk, self.chunk_size)
     }
 
-    /// Bytes of chunk `chunk` as depots store it: with its tag, where it is encrypted.
+    /// Returns the bytes of chunk `chunk` as depots store it: with its tag, if it is encrypted.
     #[must_use]
     pub fn stored_bytes(&self, chunk: u32) -> Bytes {
         let bytes = Bytes::new(self.chunk_bytes(chunk) as u64);
@@ -150,7 +151,7 @@ impl Manifest {
         }
     }
 
-    /// Whether `bytes` are what chunk `chunk` holds.
+    /// Returns whether `bytes` are the content of chunk `chunk`.
     #[must_use]
     pub fn is_content(&self, chunk: u32, bytes: &[u8]) -> bool {
         let at = usize::try_from(chunk).unwrap_or(usize::MAX);
@@ -165,7 +166,7 @@ impl Manifest {
 }
 
 impl FileList {
-    /// The list's one byte form, as it lies in a manifest.
+    /// Returns the list's one byte form, as in a manifest.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -190,7 +191,7 @@ impl FileList {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        // Where nobody knows more of any file, it is as it was written by former releases.
+        // If nothing more is known of any file, the form is that of former releases.
         let has_more = |file: &FileEntry| file.owner != NOBODY_KNOWS || file.extra.is_some();
         let has_extras = self.files.iter().any(has_more);
         if has_extras {
@@ -206,7 +207,7 @@ impl FileList {
     }
 }
 
-/// Comes before a list whose files have owners and the like: more files than any list has.
+/// Mark before a list whose files have owners and further attributes: more files than any list has.
 const WITH_EXTRAS: u64 = u64::MAX;
 
 fn write_extras(file: &FileEntry, out: &mut Vec<u8>) {
@@ -425,7 +426,7 @@ fn read_file(input: &mut &[u8]) -> Result<FileEntry, Why> {
     })
 }
 
-/// The root, or plain names with single slashes between them.
+/// Accepts the root, or plain names with single slashes between them.
 fn check_path(path: &[u8]) -> Result<(), Why> {
     let plain = |name: &[u8]| {
         !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_BYTES_MAX && !name.contains(&0)
@@ -437,7 +438,7 @@ fn check_path(path: &[u8]) -> Result<(), Why> {
     }
 }
 
-/// Every file lies in a directory of the list: never in a file, never behind a link.
+/// Checks that every file lies in a directory of the list: never in a file, never behind a link.
 fn check_parents(list: &FileList) -> Result<(), Why> {
     let directories: HashSet<&[u8]> = list
         .files
@@ -503,7 +504,7 @@ mod tests {
         }
     }
 
-    /// The example as the manifest of an encrypted dataset, in an envelope for `identity`.
+    /// Returns the example as the manifest of an encrypted dataset, in an envelope for `identity`.
     fn encrypted(identity: &Identity) -> (Manifest, Vec<u8>) {
         let key = DatasetKey::random().unwrap();
         let mut manifest = example();
@@ -546,7 +547,7 @@ mod tests {
         assert_eq!(Manifest::from_bytes(&empty.to_bytes()).unwrap(), empty);
     }
 
-    /// The example, with owners and what few files have.
+    /// Returns the example, with owners and rare attributes.
     fn with_extras() -> Manifest {
         let mut manifest = example();
         for (number, file) in (1000..).zip(&mut manifest.list.files) {

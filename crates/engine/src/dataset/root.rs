@@ -1,8 +1,9 @@
-//! The directory of a dataset, and what is reached through it.
+//! Root directory of a dataset, and access to what lies below it.
 //!
-//! Whoever submitted a request may rename directories and put links in their places at any time. So the root is opened once for each
-//! piece of work and compared with what was listed, and everything below it is reached through it, over no link. A root by way of
-//! `/proc/self/fd`, which would lead to what this process has open, is none.
+//! The user behind a request may rename directories and put links in their places at any time. So
+//! the root is opened once for each piece of work and compared with the list, and everything below
+//! it is reached through it, over no link. A root by way of `/proc/self/fd`, which would lead to
+//! what this process has open, is refused.
 
 use std::{
     io,
@@ -19,7 +20,7 @@ use rustix::{fs::OFlags, io::Errno};
 
 use super::{Bounds, FileEntry, FileList};
 
-/// A dataset's directory, opened.
+/// Opened directory of a dataset.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -28,12 +29,12 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens the directory at `path`, which may be a link, or lie beyond some, unless `is_judged`: then it is a path of which somebody
-    /// saw where it leads, and a link on it was put there since. Blocks.
+    /// Opens the directory at `path`. The path may be or contain a link unless `is_judged`: then
+    /// somebody saw where it leads, and a link on it was put there since. Blocks.
     ///
     /// # Errors
-    /// At [`Locus::Source`]: [`ErrorKind::Invalid`] where it is no directory or one of the system's own; [`ErrorKind::Conflict`] where
-    /// a link is on a judged path; else the system's.
+    /// At [`Locus::Source`]: [`ErrorKind::Invalid`] if it is no directory or one of the system's
+    /// own; [`ErrorKind::Conflict`] if a link is on a judged path; otherwise the system's.
     pub fn open(path: &Path, is_judged: bool) -> Result<Self> {
         let shown = || path.display().to_string();
         let refuse = |kind, cause| {
@@ -71,7 +72,7 @@ impl Root {
         })
     }
 
-    /// The same, of which scans hold no more than that.
+    /// Limits scans of it to these bounds.
     #[must_use]
     pub fn within(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
@@ -80,7 +81,7 @@ impl Root {
     /// Opens the directory that `list` is of. Blocks.
     ///
     /// # Errors
-    /// As [`Self::open`]; [`ErrorKind::Changed`] where another one has its name now.
+    /// Errors of [`Self::open`]; [`ErrorKind::Changed`] if another directory has its name now.
     pub fn of(path: &Path, list: &FileList) -> Result<Self> {
         let root = Self::open(path, false)?;
         let listed = list.files.first().map_or(0, |top| top.inode);
@@ -95,13 +96,13 @@ impl Root {
         Ok(root)
     }
 
-    /// The path it was opened by.
+    /// Returns the path by which it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the system says of the directory. Blocks.
+    /// Returns the system's metadata of the directory. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -114,17 +115,17 @@ impl Root {
         })
     }
 
-    /// Where something in it is. Blocks.
+    /// Returns the place of something in it. Blocks.
     ///
     /// # Errors
-    /// The system's for what is on the way.
+    /// The system's for components of the path.
     pub fn place(&self, path: &[u8]) -> io::Result<Place> {
         let (parent, name) = split(path);
         let folder = Arc::new(self.beneath.folder(parent, false)?);
         Ok(Place::within(folder, name).called(self.shown(path)))
     }
 
-    /// A directory in it, or itself. Blocks.
+    /// Opens a directory in it, or itself. Blocks.
     ///
     /// # Errors
     /// The system's.

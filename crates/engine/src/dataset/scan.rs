@@ -32,10 +32,11 @@ pub fn scan(root: &Path) -> Result<FileList> {
     scan_passing(&Root::open(root, false)?, &Filter::default())
 }
 
-/// Lists what passes a filter below `root`, and the directories on the way to it. What is left out is not looked into. Else as [`scan`].
+/// Lists what passes a filter below `root`, and the directories on the way to it. Excluded
+/// directories are not read. Otherwise works like [`scan`].
 ///
 /// # Errors
-/// As [`scan`].
+/// Errors of [`scan`].
 pub fn scan_passing(root: &Root, filter: &Filter) -> Result<FileList> {
     let mut list = begin(root)?;
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
@@ -48,7 +49,7 @@ pub fn scan_passing(root: &Root, filter: &Filter) -> Result<FileList> {
     lay_out(root, list)
 }
 
-/// Leaves directories out on the way to nothing.
+/// Removes directories that lead to no file.
 fn keep_ways(list: &mut FileList) {
     let files = list.files.iter();
     let files = files.filter(|file| file.kind != FileKind::Directory);
@@ -64,12 +65,14 @@ fn keep_ways(list: &mut FileList) {
     (list.files).retain(|file| file.kind != FileKind::Directory || ways.contains(&file.path));
 }
 
-/// Lists these files below `root`, by the bytes of their paths from there, and the directories on the way to each; nothing else of it.
-/// One that is named twice is there once. Else as [`scan`]: no link is followed on the way, so what is listed lies below `root`.
+/// Lists these files below `root`, by the bytes of their paths from there, and the directories on
+/// the way to each; nothing else. A file named twice is listed once. Otherwise works like [`scan`]:
+/// no link is followed on the way, so everything listed lies below `root`.
 ///
 /// # Errors
-/// As [`scan`], and at [`Locus::Source`] [`ErrorKind::NotFound`] without one of them, [`ErrorKind::Invalid`] for one that is a
-/// directory, or no path from there (empty, absolute, with `.` or `..` in it), or lies beyond a link.
+/// Errors of [`scan`]. At [`Locus::Source`]: [`ErrorKind::NotFound`] if one of them is missing;
+/// [`ErrorKind::Invalid`] for a directory, for a path that is empty, absolute or has `.` or `..` in
+/// it, or for one beyond a link.
 pub fn scan_files<N: AsRef<[u8]>>(
     root: &Root,
     names: impl IntoIterator<Item = N>,
@@ -102,10 +105,10 @@ pub fn scan_files<N: AsRef<[u8]>>(
     lay_out(root, list)
 }
 
-/// Why a name is refused that can't be one of a file below a directory.
+/// Message for a name that can't be a path of a file below a directory.
 const NO_PATH: &str = "it is no path of a file below its directory";
 
-/// Whether these bytes can be the path of a file from a directory that it lies below.
+/// Returns whether these bytes can be the path of a file from a directory above it.
 #[must_use]
 pub fn is_path_below(path: &[u8]) -> bool {
     let is_plain = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
@@ -150,7 +153,7 @@ fn refused(place: &Path, why: &'static str) -> Error {
         .cause(why)
 }
 
-/// What lies at a path below the root, no link being on the way.
+/// Returns what lies at a path below the root, with no link on the way.
 fn look_at(root: &Root, path: &[u8]) -> Result<(Place, Metadata)> {
     let shown = root.shown(path);
     let place = match root.place(path) {
@@ -164,7 +167,7 @@ fn look_at(root: &Root, path: &[u8]) -> Result<(Place, Metadata)> {
     Ok((place, metadata))
 }
 
-/// A list with its root alone.
+/// Returns a list with its root alone.
 fn begin(root: &Root) -> Result<FileList> {
     let mut list = FileList::default();
     let place = root.directory(b"");
@@ -175,7 +178,7 @@ fn begin(root: &Root) -> Result<FileList> {
     Ok(list)
 }
 
-/// Puts all that was found in its order, and into one stream of bytes.
+/// Sorts all entries and lays them out in one stream of bytes.
 fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
     list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     list.files.dedup_by(|a, b| a.path == b.path);
@@ -190,7 +193,7 @@ fn lay_out(root: &Root, mut list: FileList) -> Result<FileList> {
     Ok(list)
 }
 
-/// Tells names of one file of each other: until now they know the device that it lies on.
+/// Joins the names of one file: until now they hold the device that it lies on.
 fn join_names(list: &mut FileList) {
     let mut firsts: HashMap<(usize, u64), usize> = HashMap::new();
     for (place, file) in list.files.iter_mut().enumerate() {
@@ -217,7 +220,7 @@ fn scan_directory(
     let full = root.shown(directory);
     let folder = root.directory(directory);
     let folder = folder.map_err(|cause| failed("list", &full, cause));
-    // What is in it is reached through it: it stays open.
+    // Its entries are reached through it: it stays open.
     let Some(folder) = unless_gone(folder, directory)? else {
         return Ok(());
     };
@@ -268,7 +271,8 @@ fn scan_directory(
     Ok(())
 }
 
-/// What goes while its directory is listed is as what went before; the root does not go so.
+/// Returns `None` for an entry that vanished while its directory was listed, as if it had vanished
+/// before. The root may not vanish so.
 fn unless_gone<T>(found: Result<T>, path: &[u8]) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_empty() => Ok(None),
@@ -276,7 +280,7 @@ fn unless_gone<T>(found: Result<T>, path: &[u8]) -> Result<Option<T>> {
     }
 }
 
-/// What lies at a place, where it can be in a dataset.
+/// Returns the kind of what lies at a place, if a dataset can contain it.
 fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
     Ok(if metadata.is_dir() {
         Some(FileKind::Directory)
@@ -287,10 +291,11 @@ fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
             target: target.into_os_string().into_vec(),
         })
     } else if metadata.is_file() {
-        // As whoever reads it will: a set-user-ID program and a service that acts for somebody are two users.
+        // Asks as the later reader: a set-user-ID program and a service that acts for somebody are
+        // two users.
         let may = accessat(CWD, &place.path, Access::READ_OK, AtFlags::EACCESS);
         match may {
-            // Where the kernel can't tell it is seen when it is read.
+            // If the kernel can't tell, the read will.
             Ok(()) | Err(Errno::NOSYS) => {}
             Err(cause) => return Err(failed("read", place.shown(), cause.into())),
         }
@@ -300,21 +305,22 @@ fn kind_of(place: &Place, metadata: &Metadata) -> Result<Option<FileKind>> {
     })
 }
 
-/// When anything about a file changed last, as [`FileEntry::changed_ns`].
+/// Returns when anything about a file changed last, for [`FileEntry::changed_ns`].
 #[must_use]
 pub fn changed_ns(metadata: &Metadata) -> i64 {
     let seconds = metadata.ctime().saturating_mul(1_000_000_000);
     seconds.saturating_add(metadata.ctime_nsec())
 }
 
-/// A change of a file has other times than the one before it once a file system's clock has moved on: by so much where it keeps nanoseconds,
-/// and by so much where it keeps seconds, of which some know every other.
+/// Time after which a change of a file has other times than the change before, once a file system's
+/// clock has moved on: one span for nanoseconds and one for seconds, of which some file systems
+/// keep every other.
 const FINE_STEP_NS: i64 = 20_000_000;
 const COARSE_STEP_NS: i64 = 2_000_000_000;
 
 impl FileList {
-    /// From when on, in nanoseconds since 1970 by the clock of the file system, a change of any of its files shows in its times. Before, it may
-    /// get the times that are listed.
+    /// Returns the moment, in nanoseconds since 1970 by the file system's clock, from which a
+    /// change of any file shows in its times. An earlier change may get the listed times.
     #[must_use]
     pub fn settled_ns(&self) -> i64 {
         let regular = self.files.iter();
@@ -330,7 +336,7 @@ impl FileList {
     }
 }
 
-/// What lies at a place.
+/// Returns the entry of what lies at a place.
 fn entry(
     path: Vec<u8>,
     kind: FileKind,
@@ -361,7 +367,7 @@ fn failed(operation: &'static str, path: &Path, cause: std::io::Error) -> Error 
     Error::io(operation, path.display().to_string(), cause).at(Locus::Source)
 }
 
-/// Counts an entry that the list is to hold.
+/// Counts an entry for the list.
 fn hold(root: &Root, path: &[u8]) -> Result<()> {
     let held = root.bounds.hold(path.len());
     held.map_err(|bound| match bound {

@@ -15,31 +15,31 @@ use rustix::{fs::OFlags, io::Errno};
 
 use super::{Extent, FileEntry, FileKind, FileList, Root};
 
-/// Reads chunks of the stream and notices every file that no longer is what was listed.
+/// Reader of the stream's chunks that notices every file that is no longer what was listed.
 ///
-/// Holds no file open between chunks, so that any number of readers may exist.
+/// No file stays open between chunks, so any number of readers may exist.
 #[derive(Debug, Clone)]
 pub struct SourceReader {
     root: PathBuf,
     list: Arc<FileList>,
     chunk_size: Bytes,
-    /// Files that are not as they were listed; none of what is at fault with those that were left out.
+    /// Files that are not as they were listed; `None` for those that were left out.
     at_fault: Arc<Mutex<BTreeMap<usize, Option<FileFault>>>>,
 }
 
-/// What is at fault with one file of a source.
+/// Fault of one file of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileFault {
-    /// Its place in the list.
+    /// Index of the file in the list.
     pub file: usize,
-    /// What kind of fault it is.
+    /// Kind of the fault.
     pub kind: ErrorKind,
-    /// The same for people, with its name.
+    /// Fault for people, with the file's name.
     pub what: String,
 }
 
 impl SourceReader {
-    /// A reader of the files in `list`, which [`scan`](super::scan) found below `root`.
+    /// Makes a reader of the files in `list`, which [`scan`](super::scan) found below `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, list: Arc<FileList>, chunk_size: Bytes) -> Self {
         let files = list.files.iter().enumerate();
@@ -62,14 +62,14 @@ impl SourceReader {
         self.books().insert(file, None);
     }
 
-    /// How many files were left out.
+    /// Returns how many files were left out.
     #[must_use]
     pub fn left_out(&self) -> usize {
         let books = self.books();
         books.values().filter(|fault| fault.is_none()).count()
     }
 
-    /// Whether a chunk holds something of a file that was left out.
+    /// Returns whether a chunk holds something of a file that was left out.
     #[must_use]
     pub fn lacks_some(&self, chunk: u32) -> bool {
         let books = self.books();
@@ -77,7 +77,7 @@ impl SourceReader {
         extents.any(|extent| matches!(books.get(&extent.file), Some(None)))
     }
 
-    /// Files of a chunk that were at fault when it was read last, and were not left out.
+    /// Returns the files of a chunk that were at fault in its last read and were not left out.
     #[must_use]
     pub fn faults(&self, chunk: u32) -> Vec<FileFault> {
         let books = self.books();
@@ -86,7 +86,7 @@ impl SourceReader {
         faults.collect()
     }
 
-    /// Notes what is at fault with a file, where that is the file's own; else it is returned.
+    /// Notes a fault of a file if it is the file's own; otherwise returns it.
     fn note(&self, file: usize, error: Error) -> Result<Error> {
         let is_own = matches!(
             error.kind(),
@@ -101,19 +101,19 @@ impl SourceReader {
         Ok(error)
     }
 
-    /// The files it reads.
+    /// Returns the files it reads.
     #[must_use]
     pub fn list(&self) -> &Arc<FileList> {
         &self.list
     }
 
-    /// Replaces what is in `buffer` by chunk `chunk`, with zeros for files that were left out. Blocking. What is at fault with each
-    /// file of it, [`Self::faults`] tells then.
+    /// Replaces the content of `buffer` by chunk `chunk`, with zeros for files that were left out.
+    /// Afterwards [`Self::faults`] gives the fault of each of its files. Blocking.
     ///
     /// # Errors
-    /// At [`Locus::Source`], with the file's path: [`ErrorKind::Changed`] when its size, mtime or
-    /// inode is not as listed, before or after the read; [`ErrorKind::NotFound`] when it vanished;
-    /// [`ErrorKind::PermissionDenied`] when it can't be read any more.
+    /// At [`Locus::Source`], with the file's path: [`ErrorKind::Changed`] if its size, mtime or
+    /// inode is not as listed, before or after the read; [`ErrorKind::NotFound`] if it vanished;
+    /// [`ErrorKind::PermissionDenied`] if it can't be read any more.
     pub fn read_chunk(&self, chunk: u32, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.clear();
         buffer.resize(self.list.chunk_bytes(chunk, self.chunk_size), 0);
@@ -127,7 +127,7 @@ impl SourceReader {
             match self.read_extent(&root, extent, &mut buffer[extent.chunk_offset..end]) {
                 Ok(()) => {
                     let mut books = self.books();
-                    // What was left out meanwhile stays so.
+                    // A file that was left out meanwhile stays so.
                     if matches!(books.get(&extent.file), Some(Some(_))) {
                         books.remove(&extent.file);
                     }
@@ -141,11 +141,11 @@ impl SourceReader {
         first.map_or(Ok(()), Err)
     }
 
-    /// Checks that every file still is what was listed: to be asked before a source is released.
+    /// Checks that every file still is what was listed, for callers that release the source.
     /// Blocking: one system call for each file.
     ///
     /// # Errors
-    /// As [`Self::read_chunk`].
+    /// Errors of [`Self::read_chunk`].
     pub fn confirm(&self) -> Result<()> {
         let root = self.open_root()?;
         let is_meant = |file: &&FileEntry| file.kind != FileKind::LeftOut;
@@ -175,7 +175,7 @@ impl SourceReader {
             if error.kind() != ErrorKind::Changed {
                 return error;
             }
-            // Who reads elsewhere may see other files under that name.
+            // A reader elsewhere may see other files under that name.
             let shown = self.root.display().to_string();
             Error::new(ErrorKind::NotFound, "read", shown)
                 .at(Locus::Source)

@@ -1,6 +1,6 @@
-//! The age format (`age-encryption.org/v1`, <https://c2sp.org/age>), as much of it as wraps a key for
-//! recipients: X25519 stanzas, and a payload of one piece. What is wrapped here, the `age` command
-//! opens, and the reverse.
+//! The age format (`age-encryption.org/v1`, <https://c2sp.org/age>), as far as it wraps a key for
+//! recipients: X25519 stanzas, and a payload of one piece. The `age` command opens what is wrapped
+//! here, and the reverse.
 
 mod header;
 mod keys;
@@ -11,30 +11,30 @@ use zeroize::Zeroizing;
 use header::{Header, Stanza};
 pub use keys::{Identity, KeyError, Recipient, read_identities};
 
-/// Bytes of the key that encrypts a file, itself wrapped for each recipient.
+/// Bytes of the key that encrypts a file and is itself wrapped for each recipient.
 const FILE_KEY_BYTES: usize = 16;
 /// Bytes of the nonce that starts a payload.
 const NONCE_BYTES: usize = 16;
-/// Bytes of a payload's pieces: what is wrapped fits into one.
+/// Bytes of a payload's pieces: everything wrapped fits into one.
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of the tag of ChaCha20-Poly1305.
 const TAG_BYTES: usize = 16;
-/// Most recipients of one file: the header stays small, and every pull tries each.
+/// Maximum of recipients of one file: the header stays small, and every pull tries each.
 pub const RECIPIENTS_MAX: usize = 64;
 
-/// Why a file could not be opened.
+/// Reason why a file could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnwrapError {
-    /// It is wrapped for others.
+    /// The envelope is wrapped for others.
     NoIdentity,
-    /// It is no such file, or was changed.
+    /// Not an age file, or a changed one.
     Malformed(&'static str),
 }
 
 /// Wraps `secret` so that each of the recipients, and nobody else, can read it.
 ///
 /// # Errors
-/// [`KeyError`] for no recipient or too many, for a recipient that is no key at all, and when the
+/// [`KeyError`] for no recipient or too many, for a recipient that is no key at all, and if the
 /// operating system gives no randomness.
 pub fn wrap(recipients: &[Recipient], secret: &[u8]) -> Result<Vec<u8>, KeyError> {
     if recipients.is_empty() || recipients.len() > RECIPIENTS_MAX || secret.len() > PIECE_BYTES {
@@ -81,12 +81,12 @@ pub fn unwrap(file: &[u8], identities: &[Identity]) -> Result<Zeroizing<Vec<u8>>
     open(&payload_key(&file_key, nonce), LAST_PIECE, pieces).ok_or(changed)
 }
 
-/// The nonce of a payload's first piece when it is its last: a counter, then a mark.
+/// Nonce of a payload's first piece if it is its last: a counter, then a mark.
 const LAST_PIECE: [u8; aead::NONCE_LEN] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-/// The nonce of a wrapped file key: its key is used once.
+/// Nonce of a wrapped file key: its key is used once.
 const ONLY: [u8; aead::NONCE_LEN] = [0; aead::NONCE_LEN];
 
-/// The file key, wrapped for one recipient by a key nobody uses again.
+/// Wraps the file key for one recipient by a key that nobody uses again.
 fn stanza_for(recipient: &Recipient, file_key: &[u8; FILE_KEY_BYTES]) -> Result<Stanza, KeyError> {
     let ephemeral = Identity::random()?;
     let share = ephemeral.recipient();
@@ -153,7 +153,7 @@ mod tests {
 
     const IDENTITY: &str =
         "AGE-SECRET-KEY-13UCTQG0623KYT3UMCYUXQ549Y9F0QZ6RLTTNVV5ZQW2438RSM3LSGDCJAP";
-    /// Made by `age` 1.1.1 for that identity, another one and an SSH key.
+    /// File made by `age` 1.1.1 for that identity, another one and an SSH key.
     const OF_AGE: &str = "\
         YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSBrLy9oTjByZHZaR0RwaWFxTjZZZHdPM0NlMFEyd3Z4MjJQZm\
         N5WjUrK2drClM3K2MzTjJadUxpa0lIRzJvMThUc21DcllIbmhHVndDRElLc1NXK25BUFkKLT4gWDI1NTE5IGpXWkk3\

@@ -1,11 +1,11 @@
-//! How chunks and the manifest of one dataset are encrypted: AES-256-GCM under a key of their own.
+//! Encryption of the chunks and the manifest of one dataset: AES-256-GCM under a key of their own.
 //!
-//! A text's key follows from the dataset's key, from what the text is (chunk number or manifest) and
-//! from a keyed digest of the text itself. So a key meets one text alone, and its nonce may be
-//! constant: when a source changes unnoticed between two encodings, the key changes with it, and a
-//! nonce is never used for two texts. The same chunk encoded again, after a crash or for a repair,
-//! gives the same bytes, which is what lets a restart go on. What this shows to depots is nothing but
-//! sizes: equal chunks have different numbers, and so different keys.
+//! A text's key is derived from the dataset's key, from the text's name (chunk number or manifest)
+//! and from a keyed digest of the text itself. So a key encrypts one text only, and its nonce may
+//! be constant: if a source changes unnoticed between two encodings, the key changes too, and no
+//! nonce serves two texts. The same chunk encoded again, after a crash or for a repair, gives the
+//! same bytes, so a restart can go on. Depots learn nothing but sizes: equal chunks have different
+//! numbers, and so different keys.
 
 use std::fmt;
 
@@ -19,13 +19,13 @@ use zeroize::Zeroizing;
 
 /// Bytes of a dataset's key.
 const KEY_BYTES: usize = 32;
-/// What keys are derived for: never changed, or nothing that was encrypted opens.
+/// Purposes of derived keys. A change would make everything encrypted before unreadable.
 const FOR_DIGESTS: &str = "posthaste 2026-11 digest of an encrypted dataset's text";
 const FOR_TEXTS: &str = "posthaste 2026-11 key of an encrypted dataset's text";
 /// Each key is used for one text.
 const NONCE: [u8; NONCE_LEN] = [0; NONCE_LEN];
 
-/// What encrypts a dataset: random, and written down for its recipients alone. Never shown.
+/// Key that encrypts a dataset: random, and written down for its recipients alone. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatasetKey(Zeroizing<[u8; KEY_BYTES]>);
 
@@ -36,10 +36,10 @@ impl fmt::Debug for DatasetKey {
 }
 
 impl DatasetKey {
-    /// A new one.
+    /// Returns a new key.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`] when the operating system gives no randomness.
+    /// [`ErrorKind::Other`] if the operating system gives no randomness.
     pub fn random() -> Result<Self> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         let filled = SystemRandom::new().fill(&mut *bytes);
@@ -50,7 +50,8 @@ impl DatasetKey {
         Ok(Self(bytes))
     }
 
-    /// Its 64 hexadecimal digits and a newline, for a file only its user can read, or wrapped.
+    /// Returns its 64 hexadecimal digits and a newline, for a file only its user can read, or to be
+    /// wrapped.
     #[must_use]
     pub fn to_secret_text(&self) -> Zeroizing<String> {
         let mut text = Digest::new(*self.0).to_string();
@@ -66,7 +67,7 @@ impl DatasetKey {
     }
 }
 
-/// What a text is. Two texts of one dataset never are the same.
+/// Name of a text. No two texts of one dataset have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextName {
     /// This chunk.
@@ -84,11 +85,12 @@ impl TextName {
     }
 }
 
-/// A text that does not open: the key is another's, or the bytes are not what was encrypted.
+/// Error for a text that does not open: the key is another's, or the bytes are not what was
+/// encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unopened;
 
-/// Encrypts and opens the texts of one dataset.
+/// Cipher for the texts of one dataset.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cipher {
     digests: Zeroizing<[u8; KEY_BYTES]>,
@@ -102,7 +104,7 @@ impl fmt::Debug for Cipher {
 }
 
 impl Cipher {
-    /// The cipher of a dataset.
+    /// Makes the cipher of a dataset.
     #[must_use]
     pub fn new(key: &DatasetKey) -> Self {
         let derive = |purpose| Zeroizing::new(blake3::derive_key(purpose, &*key.0));
@@ -112,14 +114,14 @@ impl Cipher {
         }
     }
 
-    /// The digest of a text, which tells whoever lacks the key nothing of it.
+    /// Returns the digest of a text, which reveals nothing of it without the key.
     #[must_use]
     pub fn digest(&self, text: &[u8]) -> Digest {
         Digest::new(*blake3::keyed_hash(&self.digests, text).as_bytes())
     }
 
-    /// Encrypts `text` in place and appends its tag. Gives the digest of the text, without which it
-    /// does not open.
+    /// Encrypts `text` in place and appends its tag. Returns the digest of the text, without which
+    /// it does not open.
     pub fn encrypt(&self, name: TextName, text: &mut Vec<u8>) -> Digest {
         let digest = self.digest(text);
         let nonce = Nonce::assume_unique_for_key(NONCE);
@@ -154,7 +156,7 @@ impl Cipher {
         }
     }
 
-    /// The key of one text and no other.
+    /// Derives the key of one text and no other.
     #[expect(clippy::expect_used, reason = "ring refuses nothing but other lengths")]
     fn key(&self, name: TextName, digest: &Digest) -> LessSafeKey {
         let mut hasher = blake3::Hasher::new_keyed(&self.texts);

@@ -1,5 +1,5 @@
-//! One stream at a parking place: its record, its writer's note and its pieces, all in one folder and
-//! told apart by their names. Each is stored whole or not at all.
+//! Stream at a parking place: its record, its writer's note and its pieces, all in one folder and
+//! distinguished by their names. Each is stored whole or not at all.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use posthaste_endpoint::{
 use super::{ParkId, Piece, Record};
 use crate::copy::persisted;
 
-/// Largest piece, in bytes. Bounded by what the place takes in one request too.
+/// Largest piece, in bytes. The place's limit for one request bounds it too.
 const PIECE_BYTES_MAX: u64 = 16 << 20;
 
-/// Names looked at in one parking place: 16 TiB of parked data in the largest pieces.
+/// Maximum of names read in one parking place: 16 TiB of parked data in the largest pieces.
 const NAMES_MAX: usize = 1_000_000;
 
-/// Most bytes of a record: what reading it costs at most.
+/// Maximum of bytes of a record, which bounds the cost of reading it.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
 
-/// A stream's share of a parking place.
+/// Share of one stream in a parking place.
 pub(crate) struct Lot {
     place: Arc<dyn Endpoint>,
     id: ParkId,
 }
 
-/// What lies at a parking place of one stream.
+/// Content of one stream at a parking place.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// In the order of the stream, without overlaps.
+    /// Pieces in the order of the stream, without overlaps.
     pub(super) pieces: Vec<Piece>,
-    /// All names, the record's last.
+    /// Names of all files, the record's last.
     names: Vec<Vec<u8>>,
 }
 
-/// Fails unless streams can be parked at `place`.
+/// Fails unless `place` can hold parked streams.
 fn check(place: &dyn Endpoint) -> Result<()> {
     let can = place.capabilities();
     if can.writes && can.lists && can.removes {
@@ -49,10 +49,10 @@ fn check(place: &dyn Endpoint) -> Result<()> {
     )
 }
 
-/// The ids of the streams that have a record at `place`, in order.
+/// Returns the ids of the streams that have a record at `place`, in order.
 ///
 /// # Errors
-/// The place's.
+/// Errors of the place.
 pub(super) async fn ids(place: &dyn Endpoint) -> Result<Vec<ParkId>> {
     let entries = names(place).await?;
     let mut ids: Vec<ParkId> = entries
@@ -98,11 +98,11 @@ impl Lot {
         Self { place, id }
     }
 
-    /// Makes the place, where it is a directory, and writes the first record: whoever can't be
-    /// parked with is known before a byte is read.
+    /// Makes the place, if it is a directory, and writes the first record. So an unsuitable place
+    /// is known before a byte is read.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`]; the place's.
+    /// [`ErrorKind::Unsupported`]; errors of the place.
     pub(crate) async fn open(&self, record: &Record) -> Result<()> {
         check(&*self.place)?;
         persisted(|| self.place.make_parents()).await?;
@@ -110,7 +110,7 @@ impl Lot {
         self.keep_record(record).await
     }
 
-    /// The place for people.
+    /// Returns the place for people.
     pub(crate) fn show(&self) -> String {
         self.place.show(b"")
     }
@@ -137,14 +137,14 @@ impl Lot {
         self.put(name, vec![text.into()], sum).await
     }
 
-    /// Writes the record in place of the one that is there.
+    /// Writes the record in place of the existing one.
     pub(crate) async fn keep_record(&self, record: &Record) -> Result<()> {
         self.keep_text(&self.id.record_name(), record.to_json())
             .await
     }
 
-    /// Keeps what another machine must know to go on with the unfinished copy. One that is longer
-    /// than a piece is left out: then only this machine can go on.
+    /// Keeps what another machine must know to go on with the unfinished copy. A note longer than a
+    /// piece is left out: then only this machine can go on.
     pub(crate) async fn keep_note(&self, note: String) -> Result<()> {
         if note.len() as u64 > self.piece_bytes() {
             return Ok(());
@@ -160,7 +160,7 @@ impl Lot {
             .clamp(1, PIECE_BYTES_MAX)
     }
 
-    /// Keeps the bytes of the stream that start at `start`, in as many pieces as it takes; returns
+    /// Keeps the bytes of the stream that start at `start`, in as many pieces as needed; returns
     /// their checksum.
     pub(crate) async fn keep(&self, start: u64, data: &[Bytes]) -> Result<Checksum> {
         let (mut at, mut whole) = (start, Checksum::EMPTY);
@@ -197,10 +197,10 @@ impl Lot {
             .at(Locus::Source)
     }
 
-    /// The record.
+    /// Returns the record.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] without one, [`ErrorKind::Corrupt`] for one that can't be read.
+    /// [`ErrorKind::NotFound`] without a record, [`ErrorKind::Corrupt`] for one that can't be read.
     pub(super) async fn record(&self) -> Result<Record> {
         let name = self.id.record_name();
         let Some((data, _)) = self.read(&name, RECORD_BYTES_MAX).await? else {
@@ -215,13 +215,13 @@ impl Lot {
         Record::from_json(&self.id, &data.concat()).map_err(|why| self.damaged(&name, &why))
     }
 
-    /// What the writer noted, where it did.
+    /// Returns the writer's note, if there is one.
     pub(super) async fn note(&self) -> Result<Option<String>> {
         let found = self.read(&self.id.note_name(), PIECE_BYTES_MAX).await?;
         Ok(found.map(|(data, _)| String::from_utf8_lossy(&data.concat()).into_owned()))
     }
 
-    /// What there is of the stream.
+    /// Returns what there is of the stream.
     pub(super) async fn content(&self) -> Result<Content> {
         let mut content = Content::default();
         for entry in names(&*self.place).await? {
@@ -249,7 +249,7 @@ impl Lot {
         Ok(content)
     }
 
-    /// The bytes of a piece, compared with the checksum in its name.
+    /// Returns the bytes of a piece, compared with the checksum in its name.
     pub(super) async fn fetch(&self, piece: &Piece) -> Result<Vec<Bytes>> {
         let name = self.id.piece_name(piece);
         match self.read(&name, piece.len).await? {
@@ -265,8 +265,8 @@ impl Lot {
         }
     }
 
-    /// Removes everything of the stream, half-written pieces too, and the record last: what is
-    /// interrupted is found again. Returns how many files went.
+    /// Removes everything of the stream, half-written pieces too, and the record last, so that an
+    /// interrupted removal is found again. Returns the number of files removed.
     pub(crate) async fn clear(&self) -> Result<usize> {
         let content = self.content().await?;
         for name in &content.names {

@@ -1,5 +1,5 @@
-//! How a parked stream is completed: what the destination still has, what is sent from the parking
-//! place, what nobody has any more. Nothing here touches an endpoint.
+//! Plan to complete a parked stream: what the destination still has, what the parking place sends,
+//! what nobody has any more. Nothing here touches an endpoint.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -7,44 +7,43 @@ use posthaste_endpoint::Checksum;
 
 use super::{Piece, Runs};
 
-/// What is known of a parked stream.
+/// Known facts of a parked stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Its length; `None` when its end was never seen.
+    /// Length of the stream; `None` if its end was never seen.
     pub size: Option<u64>,
-    /// What the destination confirmed when the record was written.
+    /// Ranges that the destination had confirmed when the record was written.
     pub confirmed: Runs,
-    /// What lies at the parking place, in order and without overlaps.
+    /// Pieces at the parking place, in order and without overlaps.
     pub pieces: Vec<Piece>,
 }
 
-/// How a stream is completed.
+/// Plan to complete a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// Everything is at one place or the other.
     Complete {
-        /// The length it gets.
+        /// Final length.
         size: u64,
-        /// Segments the destination has, with their checksums.
+        /// Segments at the destination, with their checksums.
         keep: BTreeMap<u64, Checksum>,
         /// Segments to send from the parking place.
         send: Vec<u64>,
     },
-    /// Its end was never seen; so many bytes from its start are there.
+    /// The end of the stream was never seen; the bytes from its start to `reach` are there.
     Unended {
-        /// Bytes that are there without a gap.
+        /// Bytes from the start without a gap.
         reach: u64,
     },
-    /// The destination no longer has these, and they were not parked.
+    /// Ranges are gone: the destination no longer has them, and they were not parked.
     Lost {
-        /// The ranges, in order.
+        /// Lost ranges, in order.
         ranges: Vec<Range<u64>>,
     },
 }
 
-/// Plans how to complete a stream at a destination that has the segments `kept`, segment `n` of
-/// which starts at `start_of(n)`. With `cut_short`, a stream whose end was never seen ends where
-/// the first gap is.
+/// Plans how to complete a stream at a destination that has the segments `kept`; segment `n` starts
+/// at `start_of(n)`. With `cut_short`, a stream whose end was never seen ends at the first gap.
 #[must_use]
 pub fn plan(
     known: &Known,
@@ -110,7 +109,7 @@ fn parked(pieces: &[Piece]) -> Runs {
     parked
 }
 
-/// How the destination cuts the stream.
+/// Cut of the stream at the destination.
 struct Cut<F> {
     start_of: F,
     size: Option<u64>,
@@ -123,8 +122,8 @@ impl<F: Fn(u64) -> u64> Cut<F> {
         start..(self.start_of)(index.saturating_add(1)).min(most)
     }
 
-    /// The kept segments that agree with what was confirmed: those that together are a confirmed
-    /// run with another checksum are not what was sent.
+    /// Returns the kept segments that agree with what was confirmed. If segments together are a
+    /// confirmed run with another checksum, they are not what was sent.
     fn trusted(&self, confirmed: &Runs, kept: &BTreeMap<u64, Checksum>) -> BTreeMap<u64, Checksum> {
         let mut trusted = kept.clone();
         for (run, sum) in confirmed.iter() {
@@ -152,7 +151,7 @@ impl<F: Fn(u64) -> u64> Cut<F> {
         trusted
     }
 
-    /// How far the stream is there without a gap.
+    /// Returns how far the stream is there without a gap.
     fn reach(&self, keep: &BTreeMap<u64, Checksum>, parked: &Runs) -> u64 {
         let mut there = parked.clone();
         for &index in keep.keys() {
@@ -173,7 +172,7 @@ mod tests {
     const STEP: u64 = 10;
 
     fn start_of(index: u64) -> u64 {
-        // Segments grow, as those of objects of unknown length do.
+        // Segments grow, like those of objects of unknown length.
         if index < 3 {
             index * STEP
         } else {
@@ -258,8 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each segment was confirmed, parked or both, in whatever order; some that were confirmed
-        /// vanish. Completing then gives every byte, or says exactly which are gone.
+        /// Checks that completing gives every byte, or says exactly which are gone. Each segment
+        /// was confirmed, parked or both, in any order; some confirmed ones vanish.
         #[test]
         fn what_was_parked_or_kept_completes_and_the_rest_is_named(
             size in 0u64..200,

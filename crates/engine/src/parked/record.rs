@@ -1,4 +1,4 @@
-//! What a parking place says about a stream: a small file of JSON, and the names of the pieces.
+//! Record of a stream at a parking place: a small file of JSON, and the names of the pieces.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use super::Runs;
 
-/// The form of records written here; others are not read.
+/// Version of the records written here; others are not read.
 const FORMAT: u32 = 1;
 
 /// Hexadecimal digits of an id: 48 random bits, few enough to type.
 const ID_DIGITS: usize = 12;
 
-/// Leads every name at a parking place.
+/// Prefix of every name at a parking place.
 const PREFIX: &str = "parked-";
 
-/// Names a parked stream.
+/// Name of a parked stream.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParkId(String);
 
 impl ParkId {
-    /// A new one.
+    /// Returns a new id.
     ///
     /// # Errors
-    /// The system's, when it has no randomness.
+    /// The system's, if it has no randomness.
     pub fn random() -> Result<Self> {
         let mut bytes = [0; ID_DIGITS / 2];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
@@ -36,7 +36,7 @@ impl ParkId {
         ))
     }
 
-    /// What the stream's unfinished copies say they come from.
+    /// Returns the origin that the stream's unfinished copies name.
     pub(crate) fn origin(&self) -> String {
         format!("stream:{}", self.0)
     }
@@ -49,14 +49,14 @@ impl ParkId {
         format!("{PREFIX}{}.note", self.0)
     }
 
-    /// The stream whose record has this name.
+    /// Returns the stream whose record has this name.
     pub(super) fn of_record(name: &[u8]) -> Option<Self> {
         let name = std::str::from_utf8(name).ok()?;
         let id = name.strip_prefix(PREFIX)?.strip_suffix(".json")?;
         id.parse().ok()
     }
 
-    /// Whether a name is that of something of this stream, finished or not.
+    /// Returns whether a name belongs to this stream, finished or not.
     pub(super) fn owns(&self, name: &[u8]) -> bool {
         let name = String::from_utf8_lossy(name);
         let start = format!("{PREFIX}{}.", self.0);
@@ -69,7 +69,7 @@ impl ParkId {
         format!("{PREFIX}{}.{start:016x}-{len:08x}-{sum}", self.0)
     }
 
-    /// The piece of this stream that has this name.
+    /// Returns the piece of this stream that has this name.
     pub(super) fn piece(&self, name: &[u8]) -> Option<Piece> {
         let name = std::str::from_utf8(name).ok()?;
         let rest = name.strip_prefix(PREFIX)?.strip_prefix(&self.0)?;
@@ -108,19 +108,19 @@ impl FromStr for ParkId {
     }
 }
 
-/// A part of a stream at a parking place.
+/// Piece of a stream at a parking place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Where in the stream it starts.
+    /// Start of the piece in the stream.
     pub start: u64,
     /// Its bytes.
     pub len: u64,
-    /// Their checksum.
+    /// Checksum of its bytes.
     pub sum: Checksum,
 }
 
 impl Piece {
-    /// The bytes of the stream that it is.
+    /// Returns its range in the stream.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.start.saturating_add(self.len)
@@ -134,22 +134,23 @@ struct RunRecord {
     crc64nvme: String,
 }
 
-/// What a parking place knows of a stream. Never a secret.
+/// Facts that a parking place knows of a stream. Never a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its id.
     pub id: ParkId,
-    /// Where it was to go, as it was written, absolute.
+    /// Destination of the stream, as it was written, absolute.
     pub destination: String,
-    /// The profile that was asked for.
+    /// Profile that the user asked for.
     pub profile: Option<String>,
-    /// When it began, RFC 3339.
+    /// Start of the stream, RFC 3339.
     pub began: String,
-    /// Why it is here: what the destination's failure was. `None` while it goes on.
+    /// Reason why it is here: the destination's failure. `None` while the stream goes on.
     pub why: Option<String>,
-    /// Its length and checksum, once its end was seen and all of it is at one place or the other.
+    /// Length and checksum of the stream, once its end was seen and all of it is at one place or
+    /// the other.
     pub whole: Option<(u64, Checksum)>,
-    /// What the destination confirmed.
+    /// Ranges that the destination confirmed.
     pub confirmed: Runs,
 }
 
@@ -167,7 +168,7 @@ struct Written {
 }
 
 impl Record {
-    /// As it is kept.
+    /// Returns the record as it is stored.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let confirmed = self.confirmed.iter().map(|(range, sum)| RunRecord {

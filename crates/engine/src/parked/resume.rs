@@ -1,4 +1,4 @@
-//! Completes a parked stream at its destination, or drops it.
+//! Completion of a parked stream at its destination, or its removal.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -12,39 +12,39 @@ use posthaste_types::Bytes as Size;
 use super::{Known, Lot, ParkId, Piece, Plan, Record, lot::Content, plan};
 use crate::copy::persisted;
 
-/// Segments in memory and on their way: 96 MiB of the largest.
+/// Segments in memory and on their way at once: 96 MiB of the largest.
 const SEGMENTS_AT_ONCE: usize = 2;
 
 /// Ranges named in an error.
 const RANGES_SHOWN_MAX: usize = 4;
 
-/// How a stream was completed.
+/// Outcome of a completed stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Bytes the destination already had.
+    /// Bytes that the destination already had.
     pub kept: u64,
     /// Bytes sent from the parking place.
     pub sent: u64,
 }
 
-/// What dropping a stream did.
+/// Outcome of dropping a stream.
 #[derive(Debug)]
 pub struct Dropped {
     /// Files removed at the parking place.
     pub files: usize,
-    /// Why the unfinished copy at the destination may still be there.
+    /// Reason why the unfinished copy at the destination may still be there.
     pub left: Option<Error>,
 }
 
 /// Completes the parked stream `id` at `destination`, whose root is the file itself, then removes
-/// it from the parking place. With `cut_short`, a stream whose end was never seen ends where the
-/// first gap is.
+/// it from the parking place. With `cut_short`, a stream whose end was never seen ends at the first
+/// gap.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] without such a stream; [`ErrorKind::Invalid`] when its end was never
-/// seen; [`ErrorKind::Corrupt`] when bytes are gone at both places; those of both places. Nothing is
+/// [`ErrorKind::NotFound`] without such a stream; [`ErrorKind::Invalid`] if its end was never seen;
+/// [`ErrorKind::Corrupt`] if bytes are gone at both places; errors of both places. Nothing is
 /// removed then.
 pub async fn resume(
     place: &Arc<dyn Endpoint>,
@@ -67,13 +67,13 @@ pub async fn resume(
     Ok(resumed)
 }
 
-/// Removes everything of the parked stream `id`, and the unfinished copy at `destination`, whose root
-/// is the file itself. `destination` is an error where it could not be opened. With `force`, a
-/// stream that may still be running too.
+/// Removes everything of the parked stream `id`, and the unfinished copy at `destination`, whose
+/// root is the file itself. `destination` is an error if it could not be opened. With `force`, it
+/// also removes a stream that may still be running.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] without such a stream; [`ErrorKind::Invalid`] for one that may still be
-/// running; those of the parking place.
+/// running; errors of the parking place.
 pub async fn drop_stream(
     place: &Arc<dyn Endpoint>,
     destination: Result<Arc<dyn Endpoint>>,
@@ -95,7 +95,7 @@ pub async fn drop_stream(
 
 /// Removes what the destination keeps of an unfinished copy.
 async fn discard(lot: &Lot, destination: &Arc<dyn Endpoint>, record: &Record) -> Result<()> {
-    // One that was never begun there has no note and nothing confirmed.
+    // A stream that was never begun there has no note and nothing confirmed.
     let note = lot.note().await?;
     if note.is_none() && record.confirmed.bytes() == 0 && record.why.is_some() {
         return Ok(());
@@ -179,7 +179,8 @@ impl Completing<'_> {
         self.destination.show(b"")
     }
 
-    /// Whether an earlier attempt finished without hearing of it: then the whole file is there.
+    /// Returns the outcome if an earlier attempt finished without learning of it: then the whole
+    /// file is there.
     async fn is_there(&self) -> Result<Option<Resumed>> {
         let Some((size, sum)) = self.record.whole else {
             return Ok(None);
@@ -254,7 +255,7 @@ impl Completing<'_> {
         stored.await
     }
 
-    /// A short stream of which the destination has nothing goes there in one piece.
+    /// Writes a short stream of which the destination has nothing in one piece.
     async fn put(&self, size: u64) -> Result<Resumed> {
         let data = self.gather(0..size).await?;
         let sum = sum(&data);
@@ -271,7 +272,7 @@ impl Completing<'_> {
         })
     }
 
-    /// Compares with the checksum of the stream as it was read.
+    /// Compares with the checksum of the stream when it was read.
     fn check(&self, size: u64, sum: Checksum) -> Result<()> {
         match self.record.whole {
             Some(wanted) if wanted != (size, sum) => {
@@ -283,7 +284,7 @@ impl Completing<'_> {
         }
     }
 
-    /// The bytes of `range`, from the pieces that hold them.
+    /// Returns the bytes of `range`, from the pieces that hold them.
     async fn gather(&self, range: Range<u64>) -> Result<Vec<Bytes>> {
         let mut data = Vec::new();
         for piece in self

@@ -1,4 +1,4 @@
-//! Which bytes of a stream are where: ranges with their checksums, neighbours joined.
+//! Ranges of a stream's bytes with their checksums, neighbours joined.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -10,8 +10,8 @@ use posthaste_endpoint::Checksum;
 pub struct Runs(BTreeMap<u64, (u64, Checksum)>);
 
 impl Runs {
-    /// Adds a range. What overlaps a range that is there, or is empty, is not taken: says whether it
-    /// was.
+    /// Adds a range. Rejects an empty one, and one that overlaps an existing one. Returns whether
+    /// it was added.
     pub fn add(&mut self, range: Range<u64>, sum: Checksum) -> bool {
         if range.is_empty() || self.overlaps(&range) {
             return false;
@@ -38,18 +38,18 @@ impl Runs {
         before.is_some_and(|(_, &(end, _))| end > range.start)
     }
 
-    /// The ranges in order, each with its checksum.
+    /// Returns the ranges in order, each with its checksum.
     pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Checksum)> + '_ {
         self.0.iter().map(|(&start, &(end, sum))| (start..end, sum))
     }
 
-    /// All bytes together.
+    /// Returns the bytes of all ranges together.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.iter().map(|(range, _)| range.end - range.start).sum()
     }
 
-    /// The checksum of the first `size` bytes, when they are there and nothing else is.
+    /// Returns the checksum of the first `size` bytes, if they are there and nothing else is.
     #[must_use]
     pub fn whole(&self, size: u64) -> Option<Checksum> {
         match (self.0.len(), self.0.get(&0)) {
@@ -59,7 +59,7 @@ impl Runs {
         }
     }
 
-    /// What of `range` is not there, in order.
+    /// Returns the gaps in `range`, in order.
     #[must_use]
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();

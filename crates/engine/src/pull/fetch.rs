@@ -1,8 +1,8 @@
-//! Fetches enough fragments of a chunk, or the chunk itself, from whoever will have them here first.
+//! Fetch of enough fragments of a chunk, or of the chunk itself, from the holders that are fastest.
 //!
-//! Fragments from several depots and the whole chunk from one that holds it (the source above all) are two
-//! ways to the same bytes. The one that is predicted to be faster is taken; when it fails or takes much longer, the
-//! other is taken beside it, and the first to end wins.
+//! Fragments from several depots and the whole chunk from one holder (the source above all) are two
+//! ways to the same bytes. The pull starts with the one predicted to be faster. If that fails or
+//! takes much longer, it starts the other too, and the first to end wins.
 
 mod race;
 
@@ -29,29 +29,28 @@ use crate::{
 };
 use race::Race;
 
-/// Times all depots are asked again for a chunk when too few fragments could be had.
+/// Rounds of asking all depots for a chunk when too few fragments could be had.
 const ROUNDS_MAX: u32 = 6;
 /// Pause before the second round; doubles up to 4 s. All rounds together wait for about 10 s: as
-/// long as a relay takes to be started again by its supervisor.
+/// long as a supervisor takes to restart a relay.
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
-/// A parity fragment must be this much faster than a data fragment to be preferred: rebuilding
-/// costs memory traffic.
+/// Advantage in speed for which parity is preferred to data: rebuilding costs memory traffic.
 const PARITY_HANDICAP_PERCENT: u32 = 125;
-/// An additional fragment is asked for when the ones asked for take this many times as long as
-/// predicted, and at least [`HEDGE_MIN`].
+/// Multiple of the predicted time after which an additional fragment is asked for, if that is at
+/// least [`HEDGE_MIN`].
 const HEDGE_FACTOR: u32 = 4;
-/// What holders hold is asked again no sooner than this, and than so many times as long as that takes: a
-/// list of a million chunks is 37 MB.
+/// Shortest interval of asking holders what they hold, and its multiple of the time that asking
+/// takes: a list of a million chunks is 37 MB.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(400);
 const LOOK_PAUSE_FACTOR: u32 = 10;
-/// Below this, patience is cheaper than a request.
+/// Shortest time after which a request is cheaper than patience.
 const HEDGE_MIN: Duration = Duration::from_secs(1);
 
-/// Fragments of one chunk, each verified, at least k of them or the chunk itself.
+/// Fragments of one chunk, each verified: at least k of them, or the chunk itself.
 pub(super) struct Fetched {
     fragments: BTreeMap<u8, Bytes>,
     whole: Option<Bytes>,
-    /// Whether a data fragment could not be had, as opposed to being slower than parity.
+    /// A data fragment could not be had, as opposed to being slower than parity.
     is_short_of_data: bool,
 }
 
@@ -71,20 +70,20 @@ pub(super) struct Fetcher {
     codec: Codec,
     holders: Vec<Source>,
     corrupt: AtomicU64,
-    /// When all holders were asked what they hold, and how long that took.
+    /// Last time all holders were asked what they hold, and how long that took.
     looked: tokio::sync::Mutex<(Instant, Duration)>,
 }
 
-/// One chunk being fetched.
+/// Fetch of one chunk.
 struct Search {
     chunk: ChunkIndex,
     whole_bytes: u64,
     fragment_bytes: u64,
     have: BTreeMap<u8, Bytes>,
     under_way: BTreeSet<(usize, u8)>,
-    /// Not to be asked again: damaged or not there.
+    /// Requests that are not repeated: the fragment is damaged or not there.
     gone: BTreeSet<(usize, u8)>,
-    /// Not to be asked again in this round.
+    /// Requests that are not repeated in this round.
     failed: BTreeSet<(usize, u8)>,
     last_error: Option<Error>,
 }
@@ -108,7 +107,8 @@ impl Fetcher {
         self.corrupt.load(Ordering::Relaxed)
     }
 
-    /// Fetches k fragments of the chunk, or the chunk itself from who holds it whole: what is here first.
+    /// Fetches k fragments of the chunk, or the chunk itself from a holder of it: whatever is here
+    /// first.
     pub(super) async fn fetch(&self, chunk: u32) -> Result<Fetched> {
         let size = self.manifest.stored_bytes(chunk);
         let mut search = Search {
@@ -155,7 +155,8 @@ impl Fetcher {
         }
     }
 
-    /// Asks all holders what they hold by now, unless that was just done. Whether anybody holds more.
+    /// Asks all holders what they hold by now, unless that was just done. Returns whether any holds
+    /// more.
     pub(super) async fn look_again(&self) -> bool {
         let mut looked = self.looked.lock().await;
         let (at, took) = *looked;
@@ -239,7 +240,7 @@ impl Fetcher {
         search.last_error = Some(error);
     }
 
-    /// The request that is predicted to be answered first, of all that make sense now.
+    /// Returns the request that is predicted to be answered first, of all that make sense now.
     fn choose(&self, search: &Search, with_lost: bool) -> Option<(usize, u8)> {
         let is_wanted = |fragment: u8| {
             !search.have.contains_key(&fragment)
@@ -260,14 +261,14 @@ impl Fetcher {
         })
     }
 
-    /// Every fragment that could be asked for.
+    /// Returns every fragment that could be asked for.
     fn options(&self, search: &Search, with_lost: bool) -> impl Iterator<Item = (usize, u8)> {
         let total = self.manifest.code.total();
         let all = self.can_ask(search, with_lost);
         all.filter(move |&(_, fragment)| fragment < total)
     }
 
-    /// Everything that could be asked for, whole chunks too.
+    /// Returns everything that could be asked for, whole chunks too.
     fn can_ask(&self, search: &Search, with_lost: bool) -> impl Iterator<Item = (usize, u8)> {
         let holders = self.holders.iter().enumerate();
         holders
@@ -309,7 +310,7 @@ impl Fetcher {
             },
             lost.join(", ")
         );
-        // Whoever holds the chunk itself says why it gives it no more.
+        // The holder of the chunk itself says why it gives it no more.
         if let Some(last) = &search.last_error
             && last.kind() == ErrorKind::NotFound
         {
@@ -329,8 +330,8 @@ impl Fetcher {
         }
     }
 
-    /// What a chunk holds, in consecutive pieces, rebuilt and decrypted where it must be, and whether
-    /// it was rebuilt because data fragments could not be had. Blocking: computes.
+    /// Returns the content of a chunk in consecutive pieces, rebuilt and decrypted if necessary,
+    /// and whether it was rebuilt because data fragments could not be had. Blocking: computes.
     pub(super) fn assemble(&self, chunk: u32, fetched: Fetched) -> Result<(Vec<Bytes>, bool)> {
         let (pieces, rebuilt) = match fetched.whole {
             Some(whole) => (vec![whole], false),
@@ -362,7 +363,7 @@ impl Fetcher {
         }
     }
 
-    /// The k data fragments of a chunk, rebuilt where they were not fetched.
+    /// Returns the k data fragments of a chunk, rebuilt if they were not fetched.
     fn rebuild(&self, chunk: u32, fetched: Fetched) -> Result<(Vec<Bytes>, bool)> {
         let data = self.manifest.code.data();
         let mut fragments = fetched.fragments;
@@ -398,7 +399,7 @@ fn defect(chunk: u32, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>
         .cause(cause)
 }
 
-/// The first `size` bytes of consecutive pieces, as one.
+/// Returns the first `size` bytes of consecutive pieces, as one.
 fn joined(pieces: &[Bytes], size: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size);
     for piece in pieces {
@@ -408,7 +409,8 @@ fn joined(pieces: &[Bytes], size: usize) -> Vec<u8> {
     bytes
 }
 
-/// BLAKE3 of the first `size` bytes of consecutive pieces; nothing when there are fewer.
+/// Returns the BLAKE3 digest of the first `size` bytes of consecutive pieces; `None` if there are
+/// fewer.
 fn digest_of_start(pieces: &[Bytes], size: usize) -> Option<Digest> {
     let mut hasher = blake3::Hasher::new();
     let mut left = size;

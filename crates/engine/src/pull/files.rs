@@ -1,5 +1,5 @@
-//! A dataset on depots, read as any other endpoint is: chunks come from whoever would have them here first, are rebuilt
-//! where they must be and verified, and files are cut out of them.
+//! Dataset on depots, read like any other endpoint: chunks come from the fastest holders, are
+//! rebuilt if necessary and verified, and files are cut out of them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,42 +18,43 @@ use tokio::{sync::OnceCell, task::spawn_blocking};
 use super::{Ticket, fetch::Fetcher};
 use crate::dataset::{FileEntry, FileKind, Manifest};
 
-/// Memory for chunks that were read last, in bytes: small files that lie beside each other in a chunk are read from one.
+/// Memory for recently read chunks, in bytes: small files beside each other in a chunk are read
+/// from one fetch.
 const MEMORY_BYTES: u64 = 128 << 20;
-/// Chunks kept at least: so many files may be read at once without fetching any chunk twice.
+/// Minimum of chunks kept: so many files may be read at once without fetching any chunk twice.
 const CHUNKS_MIN: u64 = 4;
-/// Chunks kept at most, however small.
+/// Maximum of chunks kept, however small.
 const CHUNKS_MAX: u64 = 64;
 /// Entries of one page of a listing.
 const PAGE: usize = 1000;
 /// Files up to this size are read whole.
 const WHOLE_BYTES_MAX: u64 = 8 << 20;
 
-/// What a chunk holds, in consecutive pieces.
+/// Content of a chunk, in consecutive pieces.
 type Content = Arc<Vec<Bytes>>;
-/// A chunk that somebody fetches, or that is here.
+/// Chunk that is being fetched, or that is here.
 type Slot = Arc<OnceCell<Content>>;
 
-/// The files of a dataset that lies on depots. Nothing can be written there.
+/// Files of a dataset on depots. Read-only.
 pub struct DepotFiles {
     shelf: Arc<Shelf>,
-    /// Places in the list by what lies right below a directory.
+    /// Positions in the list by directory.
     below: BTreeMap<Vec<u8>, Vec<usize>>,
-    /// What it is called, for people.
+    /// Name of the dataset, for people.
     name: String,
 }
 
-/// Chunks as they are read.
+/// Recently read chunks.
 struct Shelf {
     fetcher: Fetcher,
     manifest: Arc<Manifest>,
-    /// The newest last.
+    /// Chunks, the newest last.
     recent: Mutex<VecDeque<(u32, Slot)>>,
     room: usize,
 }
 
 impl DepotFiles {
-    /// Opens a dataset by who holds it; people know it by `name`.
+    /// Opens a dataset by its holders; people know it by `name`.
     #[must_use]
     pub fn new(ticket: Ticket, name: String) -> Self {
         let Ticket { manifest, holders } = ticket;
@@ -102,7 +103,7 @@ impl DepotFiles {
     }
 }
 
-/// The directory that a path lies in; the root is empty.
+/// Returns the directory of a path; the root is empty.
 fn above(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&byte| byte == b'/');
     path[..end.unwrap_or(0)].to_vec()
@@ -130,7 +131,7 @@ impl Shelf {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of a chunk among those that were read last.
+    /// Returns the slot of a chunk among the recent ones.
     fn slot(&self, chunk: u32) -> Slot {
         let mut recent = self.recent();
         let found = recent.iter().position(|(other, _)| *other == chunk);
@@ -143,7 +144,7 @@ impl Shelf {
         slot
     }
 
-    /// What a chunk holds, fetched by whoever wants it first.
+    /// Returns the content of a chunk, fetched by the first caller that wants it.
     async fn chunk(self: &Arc<Self>, chunk: u32) -> Result<Content> {
         let slot = self.slot(chunk);
         let content = slot.get_or_try_init(|| async {
@@ -158,14 +159,14 @@ impl Shelf {
         Ok(Arc::clone(content.await?))
     }
 
-    /// Bytes of the dataset's stream that lie in one chunk.
+    /// Returns bytes of the dataset's stream that lie in one chunk.
     async fn piece(self: Arc<Self>, chunk: u32, range: Range<u64>) -> Result<Vec<Bytes>> {
         let content = self.chunk(chunk).await?;
         Ok(cut(&content, &range))
     }
 }
 
-/// The bytes of a range of consecutive pieces.
+/// Returns the bytes of a range of consecutive pieces.
 fn cut(pieces: &[Bytes], range: &Range<u64>) -> Vec<Bytes> {
     let mut start = 0u64;
     let mut found = Vec::new();
@@ -184,12 +185,12 @@ fn cut(pieces: &[Bytes], range: &Range<u64>) -> Vec<Bytes> {
 struct DepotReader {
     shelf: Arc<Shelf>,
     entry: Entry,
-    /// Where the file begins in the dataset's stream.
+    /// Start of the file in the dataset's stream.
     offset: u64,
 }
 
 impl DepotReader {
-    /// The chunks of a range of the file, and what of each is meant.
+    /// Returns the chunks of a range of the file, with the range in each.
     fn chunks(&self, range: &Range<u64>) -> Vec<(u32, Range<u64>)> {
         let size = self.shelf.manifest.chunk_size.get().max(1);
         let to = self.offset + range.end.min(self.entry.size);
@@ -230,13 +231,13 @@ impl Reader for DepotReader {
         Box::pin(async move { Ok(stream) })
     }
 
-    /// What a dataset holds never changes.
+    /// Succeeds always: the content of a dataset never changes.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// A directory, page by page.
+/// Listing of a directory, page by page.
 struct Pages {
     entries: std::vec::IntoIter<Entry>,
 }
@@ -275,7 +276,7 @@ impl Endpoint for DepotFiles {
 
     fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
         let found = self.find(path).map(entry_of);
-        // Of files that were named the directory is not listed.
+        // The directory of named files is not listed.
         let root = || {
             path.is_empty()
                 .then(|| Entry::bare(Vec::new(), Kind::Directory))

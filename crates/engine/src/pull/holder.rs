@@ -1,4 +1,4 @@
-//! What is known of one depot while pulling: how fast it is, and whether it lives.
+//! Knowledge of one depot during a pull: how fast it is, and whether it lives.
 
 use std::{
     collections::BTreeSet,
@@ -18,11 +18,11 @@ use crate::dataset::DatasetId;
 
 /// Requests to one depot at once: four TCP streams fill paths that one can't.
 const LANES: usize = 4;
-/// Taken for a depot's rate until something came from it: high, so that each is tried.
+/// Assumed rate of a depot until something came from it: high, so that each is tried.
 const RATE_UNKNOWN: ByteRate = ByteRate::new(100 << 20);
-/// First pause after a failure; doubles with each one in a row.
+/// Pause after the first failure; doubles with each one in a row.
 const REST: Duration = Duration::from_millis(250);
-/// Failures in a row after which a depot is given up, with the pauses after about a second.
+/// Failures in a row after which a depot is given up: with the pauses after about a second.
 const FAILURES_MAX: u32 = 3;
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ struct Books {
     lost: bool,
 }
 
-/// A depot being pulled from.
+/// Depot being pulled from.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) name: String,
@@ -66,7 +66,7 @@ impl Source {
         self.books().lost
     }
 
-    /// Whether the last that was heard of it is a failure.
+    /// Returns whether the last contact with it failed.
     pub(super) fn is_silent(&self) -> bool {
         let books = self.books();
         books.lost || books.failures > 0
@@ -76,7 +76,7 @@ impl Source {
         self.client.received() - self.received_before
     }
 
-    /// The fragments of a chunk it is known to hold.
+    /// Returns the fragments of a chunk it is known to hold.
     pub(super) fn fragments(&self, chunk: ChunkIndex) -> Vec<FragmentIndex> {
         let (first, last) = (FragmentIndex::new(0), FragmentIndex::WHOLE);
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,8 @@ impl Source {
         held.map(|&(_, fragment)| fragment).collect()
     }
 
-    /// Asks what it holds by now; what does not answer holds what it held. Whether there is more.
+    /// Asks what it holds by now; without an answer the old holdings stay. Returns whether there is
+    /// more.
     pub(super) async fn look_again(&self, dataset: &DatasetId) -> bool {
         let Ok(found) = self.client.inventory(dataset).await else {
             return false;
@@ -99,7 +100,7 @@ impl Source {
         is_more
     }
 
-    /// When `bytes` more would be here, from now.
+    /// Predicts when `bytes` more would be here, from now.
     pub(super) fn predict(&self, bytes: u64) -> Duration {
         let books = self.books();
         let rest = books.resting_until.map_or(Duration::ZERO, |until| {
@@ -109,7 +110,7 @@ impl Source {
         rest + rate.time_for(Bytes::new(books.outstanding + bytes))
     }
 
-    /// Fetches a fragment, when a lane is free and a pause is over.
+    /// Fetches a fragment, once a lane is free and a pause is over.
     pub(super) async fn fetch(
         &self,
         dataset: &DatasetId,
@@ -152,7 +153,7 @@ impl Source {
     }
 
     fn on_failure(&self, kind: ErrorKind) {
-        // Those say something of the fragment, not of the depot.
+        // These errors are the fragment's, not the depot's.
         if matches!(kind, ErrorKind::NotFound | ErrorKind::Corrupt) {
             return;
         }

@@ -1,7 +1,7 @@
-//! The destination: a directory outside of which nothing is written.
+//! Destination: a directory outside of which nothing is written.
 //!
 //! Bytes go to files named by number in `.posthaste-pull-DIGEST`, a directory inside the
-//! destination, so that the names in a manifest matter only when a whole file gets its place. Each
+//! destination, so the names in a manifest matter only when a whole file gets its place. Each
 //! directory on the way there is opened by itself and never through a link.
 
 mod attributes;
@@ -41,38 +41,38 @@ pub use extras::ExtrasUnkept;
 use left_out::LEFT_OUT;
 pub use left_out::LeftOut;
 
-/// Prefix of the directory with what is unfinished.
+/// Prefix of the staging directory.
 const STAGING_PREFIX: &str = ".posthaste-pull-";
-/// In it: four bytes, little-endian, for each chunk that was written.
+/// Record in it: four bytes, little-endian, for each chunk that was written.
 pub(super) const RECORD: &str = "chunks";
-/// In it: there when the destination itself was missing or empty before.
+/// Marker in it: the destination itself was missing or empty before.
 const FRESH: &str = "fresh";
 /// Zero bytes in a row that are left as a hole: a block of the usual file systems.
 const HOLE_BYTES: usize = 4096;
 
-/// Where a pull writes.
+/// Destination of a pull.
 pub(super) struct Destination {
     manifest: Arc<Manifest>,
     root_path: PathBuf,
     root: OwnedFd,
     staging_name: String,
     staging: OwnedFd,
-    /// None once it was closed.
+    /// Record; `None` once it was closed.
     record: Mutex<Option<File>>,
     is_fresh: bool,
-    /// Whether what is there under a name gives way.
+    /// Existing files under a dataset's names are replaced.
     overwrite: bool,
-    /// For each file of the list, chunks that are not in place yet; [`LEFT_OUT`] once it was left out.
+    /// Missing chunks of each file of the list; [`LEFT_OUT`] once it was left out.
     missing: Vec<AtomicU32>,
     files_done: AtomicUsize,
     unkept: Mutex<Unkept>,
     extras: Mutex<ExtrasUnkept>,
     left_out: Mutex<LeftOut>,
-    /// The directory used last: files come in order, so the next one is likely there too.
+    /// Directory used last: files come in order, so the next one is likely there too.
     last_parent: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
 }
 
-/// Flags to open a directory by itself.
+/// Flags that open a directory by itself.
 const DIRECTORY: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -165,7 +165,7 @@ impl Destination {
         at(&file.below(&self.root_path), "write", cause.into())
     }
 
-    /// Chunks already written by an earlier run, as far as its record tells.
+    /// Returns the chunks that an earlier run wrote, by its record.
     pub(super) fn recorded(&self) -> Result<Vec<u8>> {
         use std::io::Read;
         let mut bytes = Vec::new();
@@ -184,7 +184,7 @@ impl Destination {
             .hint("move it away, or pull to another directory")
     }
 
-    /// The directory a file belongs in, opened component by component, and its name there.
+    /// Returns the directory of a file, opened component by component, and its name there.
     pub(super) fn parent<'a>(&self, file: &'a FileEntry) -> Result<(Arc<OwnedFd>, &'a [u8])> {
         let (directory, name) = match file.path.iter().rposition(|&byte| byte == b'/') {
             Some(at) => (&file.path[..at], &file.path[at + 1..]),
@@ -217,7 +217,7 @@ impl Destination {
         Ok((parent, name))
     }
 
-    /// What lies under the file's final name: its type and size.
+    /// Returns the type and size of what lies under the file's final name.
     pub(super) fn final_state(&self, file: &FileEntry) -> Result<Option<(FileType, u64)>> {
         let (parent, name) = self.parent(file)?;
         match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -241,14 +241,14 @@ impl Destination {
             .map_err(|cause| self.failed(file, cause))
     }
 
-    /// Whether an earlier run left an unfinished file. It may have been killed after it gave the
-    /// file its final mode: the file is made writable again.
+    /// Returns whether an earlier run left an unfinished file. That run may have been killed after
+    /// it gave the file its final mode, so the file is made writable again.
     pub(super) fn revive_staged(&self, index: usize) -> bool {
         let mode = Mode::RUSR | Mode::WUSR;
         chmodat(&self.staging, index.to_string(), mode, AtFlags::empty()).is_ok()
     }
 
-    /// The unfinished file, if an earlier run made it.
+    /// Opens the unfinished file, if an earlier run made it.
     pub(super) fn open_staged(&self, index: usize) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(&self.staging, index.to_string(), flags, Mode::empty())
@@ -268,7 +268,7 @@ impl Destination {
             .map_err(|cause| self.failed(self.file(index), cause))
     }
 
-    /// Says how many chunks a file still waits for; with none it gets its place at once.
+    /// Sets the number of chunks that a file still waits for; with none it gets its place at once.
     pub(super) fn expect(&self, index: usize, missing: u32) -> Result<()> {
         self.missing[index].store(missing, Ordering::Relaxed);
         if missing == 0 {
@@ -278,7 +278,7 @@ impl Destination {
         }
     }
 
-    /// Says that a file is whole under its final name.
+    /// Notes that a file is whole under its final name.
     pub(super) fn is_settled(&self, index: usize) {
         // Chunks that span it and others do not write it again.
         self.missing[index].store(0, Ordering::Relaxed);
@@ -310,8 +310,8 @@ impl Destination {
             .map_err(failed)
     }
 
-    /// Writes a verified chunk, given as consecutive pieces, and puts every file in place that is
-    /// whole with it. Blocking.
+    /// Writes a verified chunk, given as consecutive pieces, and puts every file in place that it
+    /// makes whole. Blocking.
     pub(super) fn write_chunk(&self, chunk: u32, pieces: &[Bytes]) -> Result<()> {
         let extents: Vec<_> = self
             .manifest
@@ -366,7 +366,7 @@ impl Destination {
         let staged = self.stage(index)?;
         ftruncate(&staged, file.size).map_err(failed)?;
         self.give_extras(&staged, file)?;
-        // What is refused is asked for again at the end, and counted then.
+        // A refused attribute is tried again at the end, and counted then.
         unless_refused(fchmod(&staged, mode_of(file))).map_err(failed)?;
         let found = fstat(&staged).map_err(failed)?;
         unless_refused(futimens(&staged, &times(file, &found))).map_err(failed)?;
@@ -387,8 +387,8 @@ impl Destination {
         })
     }
 
-    /// Makes the links, restores attributes, asks the disk to keep everything, and removes what
-    /// was needed on the way. Returns why it could not remove it. Blocking.
+    /// Makes the links, restores attributes, asks the disk to keep everything, and removes the
+    /// staging directory. Returns why it could not remove it. Blocking.
     pub(super) fn finish(&self) -> Result<Option<Error>> {
         let files = &self.manifest.list.files;
         let finish = |index: usize| {
@@ -412,7 +412,7 @@ impl Destination {
         below.rev().filter(is_directory).try_for_each(finish)?;
         // Depots may forget a dataset once it was delivered: so it must be on disk.
         rustix::fs::syncfs(&self.root).map_err(|c| at(&self.root_path, "flush", c.into()))?;
-        // All of it is there, whatever is left beside it.
+        // Everything is there, whatever is left beside it.
         let left = self.remove_staging().err();
         if let Some(root) = root {
             self.unless_left_out(0, self.restore_root(root))?;
@@ -442,7 +442,7 @@ impl Destination {
             .map_err(|cause| failed(cause.into()))
     }
 
-    /// Makes a link in staging and moves it to its place, unless the same is there.
+    /// Makes a link in staging and moves it to its place, unless an equal one is there.
     fn make_link(&self, file: &FileEntry, target: &[u8]) -> Result<()> {
         const STAGED: &str = "link";
         let (parent, name) = self.parent(file)?;
@@ -466,7 +466,7 @@ impl Destination {
     }
 }
 
-/// Whether a file reads as zeros there already: it has a hole, or ends before.
+/// Returns whether a file reads as zeros there already: it has a hole, or ends before.
 fn is_zero_at(file: &File, offset: u64, length: usize) -> bool {
     let mut bytes = [0; HOLE_BYTES];
     let bytes = &mut bytes[..length.min(HOLE_BYTES)];

@@ -1,4 +1,4 @@
-//! Finds what an earlier run, or somebody else, left at the destination: by digest alone.
+//! Search for what an earlier run, or somebody else, left at the destination: by digest alone.
 
 use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
@@ -11,7 +11,7 @@ use crate::dataset::{FileEntry, FileKind, Manifest};
 /// Bytes copied at once from a file that is replaced.
 const COPY_BYTES: usize = 1 << 20;
 
-/// A set of chunks.
+/// Set of chunks.
 #[derive(Debug)]
 pub(super) struct ChunkSet(Vec<bool>);
 
@@ -38,19 +38,19 @@ impl ChunkSet {
     }
 }
 
-/// Where a file's bytes may be.
+/// Possible place of a file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Nowhere.
     Absent,
     /// Unfinished.
     Staged,
-    /// Under its name, with the right size.
+    /// Under its final name, with the right size.
     Final,
 }
 
-/// Verifies every chunk that may be there, settles files that are whole, and tells the rest what
-/// they wait for. Reads only files that an earlier run or somebody else put there.
+/// Verifies every chunk that may be there, settles files that are whole, and sets what the rest
+/// wait for. Reads only files that an earlier run or somebody else put there.
 pub(super) fn find(destination: &Destination) -> Result<ChunkSet> {
     let manifest = destination.manifest();
     let files = &manifest.list.files;
@@ -86,7 +86,7 @@ pub(super) fn find(destination: &Destination) -> Result<ChunkSet> {
     Ok(there)
 }
 
-/// The chunks whose bytes are there and right.
+/// Returns the chunks whose bytes are there and right.
 fn verify(destination: &Destination, places: &mut [Place]) -> Result<ChunkSet> {
     let manifest = destination.manifest();
     let mut recorded = ChunkSet(vec![false; manifest.chunks.len()]);
@@ -118,7 +118,8 @@ fn verify(destination: &Destination, places: &mut [Place]) -> Result<ChunkSet> {
                     return false;
                 };
                 let read = read_at(&file, bytes, extent.file_offset);
-                // That a write failed may be told to whoever closes the file next, and to nobody after.
+                // The system may report a failed write to the next process that closes the file,
+                // and to none after.
                 let is_lost = close(file).is_err();
                 lost.extend(is_lost.then_some(extent.file));
                 read && !is_lost
@@ -162,7 +163,7 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> bool {
     true
 }
 
-/// The chunks that hold some of a file.
+/// Returns the chunks that hold some of a file.
 fn chunks_of(manifest: &Manifest, file: &FileEntry) -> Range<u32> {
     let chunk_size = manifest.chunk_size.get();
     let chunk_of = |byte: u64| u32::try_from(byte / chunk_size).unwrap_or(u32::MAX);
@@ -172,7 +173,7 @@ fn chunks_of(manifest: &Manifest, file: &FileEntry) -> Range<u32> {
     }
 }
 
-/// Says what a file still waits for. What is right of a file that must be replaced is copied over.
+/// Sets what a file still waits for. Right bytes of a file that must be replaced are copied over.
 fn settle(destination: &Destination, index: usize, place: Place, there: &ChunkSet) -> Result<()> {
     let manifest = destination.manifest();
     let file = &manifest.list.files[index];

@@ -14,7 +14,7 @@ use super::record::{Found, read_page};
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// Longest length of a page: a number as LEB128.
+/// Maximum bytes of a page's length: a number as LEB128.
 const LENGTH_BYTES_MAX: usize = 10;
 
 /// Pages of entries, in no particular order. Blocks.

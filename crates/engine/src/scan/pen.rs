@@ -1,4 +1,4 @@
-//! Adds to the files of one slot of a scan.
+//! Writer that adds to the files of one slot of a scan.
 
 use std::{os::unix::fs::FileExt, sync::Arc};
 
@@ -10,20 +10,20 @@ use super::{
     spool::{Spool, failed},
 };
 
-/// What it adds counts when it says so.
+/// Writer for one slot of a spool. Additions count when it says so.
 #[derive(Debug)]
 pub(super) struct Pen {
     spool: Arc<Spool>,
     slot: usize,
     entries_at: u64,
     directories_at: u64,
-    /// Not counted yet.
+    /// Bytes not counted yet.
     entries: u64,
     directories: u64,
 }
 
 impl Pen {
-    /// A pen for a slot that nobody else writes into.
+    /// Returns a pen for a slot that nobody else writes into.
     pub(super) fn new(spool: &Arc<Spool>, slot: usize) -> Self {
         Self {
             spool: Arc::clone(spool),
@@ -35,7 +35,7 @@ impl Pen {
         }
     }
 
-    /// Begins where the files count: what was added and did not come to count is overwritten.
+    /// Begins at the counted lengths: uncounted additions are overwritten.
     pub(super) fn begin(&mut self) {
         let state = self.spool.state();
         let slot = &state.checkpoint.slots[self.slot];
@@ -43,7 +43,7 @@ impl Pen {
         (self.entries, self.directories) = (0, 0);
     }
 
-    /// Writes a page and the paths of the directories in it that are to be listed. Blocks.
+    /// Writes a page and the paths of those of its directories that are to be listed. Blocks.
     ///
     /// # Errors
     /// The system's.
@@ -75,7 +75,7 @@ impl Pen {
         Ok(())
     }
 
-    /// What was written counts: `mark` is where the listing stands, nothing at its end.
+    /// Counts what was written: `mark` is where the listing stands, `None` at its end.
     pub(super) fn count(&mut self, mark: Option<Vec<u8>>) {
         let mut state = self.spool.state();
         let checkpoint = &mut state.checkpoint;

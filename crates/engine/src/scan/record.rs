@@ -1,4 +1,4 @@
-//! What a scan writes down: pages of entries, directories still to list, and the checkpoint.
+//! Records of a scan: pages of entries, directories still to list, and the checkpoint.
 
 use posthaste_endpoint::{Entry, FileTime, Kind};
 use posthaste_types::{Malformed, Record, record};
@@ -25,9 +25,9 @@ impl Record for Raw {
 /// Entries of one directory, or of a tree with paths for names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The directory, relative to what is scanned.
+    /// Path of the directory, relative to the scanned root.
     pub directory: Vec<u8>,
-    /// What is in it, in no particular order.
+    /// Entries in no particular order.
     pub entries: Vec<Entry>,
 }
 
@@ -128,35 +128,35 @@ pub(super) fn read_page(mut page: &[u8]) -> Result<Found, Malformed> {
 }
 
 record! {
-    /// A directory that is being listed.
+    /// Directory that is being listed.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Current {
         pub path: Raw,
-        /// Where its listing stands; nothing when it has to be listed from its start.
+        /// Position of its listing; `None` if it has to be listed from its start.
         pub mark: Option<Raw>,
     }
 }
 
 record! {
-    /// How much of one pair of files counts, and what is being added to them.
+    /// Lengths of one pair of files that count, and what is being added to them.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Slot {
         /// Bytes of entries.
         pub entries: u64,
         /// Bytes of directories found.
         pub directories: u64,
-        /// Bytes of directories that were taken from there to be listed.
+        /// Bytes of directories that were claimed for listing.
         pub taken: u64,
         pub current: Option<Current>,
     }
 }
 
 record! {
-    /// Everything a scan needs to go on.
+    /// Checkpoint with everything a scan needs to continue.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(super) struct Checkpoint {
         pub form: u32,
-        /// What is scanned.
+        /// Address of the scanned tree.
         pub address: Raw,
         pub follow: bool,
         /// The whole tree is listed at once.
@@ -166,7 +166,7 @@ record! {
         pub again: Vec<Current>,
         pub entries: u64,
         pub directories: u64,
-        /// Directories that could not be listed for good.
+        /// Directories that could not be listed, permanently.
         pub failures: u64,
         pub finished: bool,
     }

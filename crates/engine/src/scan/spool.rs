@@ -1,11 +1,11 @@
-//! The folder of a scan: pairs of files that only grow, and a checkpoint that says how much of
-//! them counts.
+//! Folder of a scan: pairs of files that only grow, and a checkpoint that says how much of them
+//! counts.
 //!
-//! Each worker owns a slot: a file of entries and a file of directories found. What it adds counts
-//! once the directory it lists is done, or from page to page where the listing leaves marks. The
-//! checkpoint is written beside the old one and renamed, after the files were flushed; what lies
-//! behind its lengths is cut off when the scan goes on. So a process killed at any moment, or a
-//! machine that loses power, loses what came after the last checkpoint and nothing is told twice.
+//! Each worker owns a slot: a file of entries and a file of directories found. Its additions count
+//! once the directory it lists is done, or from page to page if the listing leaves marks. The
+//! checkpoint is written beside the old one and renamed, after the files were flushed. Bytes beyond
+//! its lengths are cut off when the scan continues. So a process killed at any moment, or a machine
+//! that loses power, loses what came after the last checkpoint, and nothing is reported twice.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use super::record::{Checkpoint, Current, Raw, Slot};
 
-/// The form of the files. Another one starts anew.
+/// Version of the files. Another one starts anew.
 const FORM: u32 = 1;
 
 const CHECKPOINT: &str = "checkpoint";
@@ -37,7 +37,7 @@ pub(super) struct Files {
     pub directories: File,
 }
 
-/// Directories read from a file before they are taken.
+/// Directories read from a file before they are claimed.
 #[derive(Debug, Default)]
 struct Ahead {
     bytes: Vec<u8>,
@@ -48,11 +48,11 @@ struct Ahead {
 pub(super) struct State {
     pub checkpoint: Checkpoint,
     ahead: Vec<Ahead>,
-    /// The first failure that ends the scan for now.
+    /// The scan has ended for now, by a failure.
     ended: bool,
 }
 
-/// A scan's folder, held by this process alone.
+/// Folder of a scan, held by this process alone.
 #[derive(Debug)]
 pub(super) struct Spool {
     pub(super) folder: PathBuf,
@@ -62,7 +62,7 @@ pub(super) struct Spool {
     pub(super) changed: Notify,
 }
 
-/// What a scan is of: another one does not go on in the same folder.
+/// Identity of a scan: another one does not go on in the same folder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity<'a> {
     pub address: &'a str,
@@ -81,8 +81,8 @@ impl Spool {
     /// Opens the folder's scan, or starts one where there is none. Blocks.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another process works there or it holds another scan;
-    /// [`ErrorKind::Corrupt`] when its files are not what the checkpoint says; the system's.
+    /// [`ErrorKind::Conflict`] if another process works there or it holds another scan;
+    /// [`ErrorKind::Corrupt`] if its files are not what the checkpoint says; the system's.
     pub(super) fn open(folder: &Path, identity: Identity<'_>) -> Result<Self> {
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
         let lock_path = folder.join(LOCK);
@@ -130,7 +130,7 @@ impl Spool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many workers there may be.
+    /// Returns the maximum number of workers.
     pub(super) fn slots(&self) -> usize {
         self.files.len()
     }
@@ -139,19 +139,19 @@ impl Spool {
         self.state().checkpoint.finished
     }
 
-    /// Whether the whole tree is listed at once.
+    /// Returns whether the whole tree is listed at once.
     pub(super) fn is_whole(&self) -> bool {
         self.state().checkpoint.whole
     }
 
-    /// Entries, directories and failures that count so far.
+    /// Returns the entries, directories and failures that count so far.
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         let state = self.state();
         let counted = &state.checkpoint;
         (counted.entries, counted.directories, counted.failures)
     }
 
-    /// Files of entries and how much of each counts.
+    /// Returns the files of entries and how much of each counts.
     pub(super) fn written(&self) -> Vec<(PathBuf, u64)> {
         let slots = &self.state().checkpoint.slots;
         let slots = slots.iter().enumerate();
@@ -160,8 +160,8 @@ impl Spool {
             .collect()
     }
 
-    /// Takes the next directory for a slot; waits while others may still find some. `None` when
-    /// all are done, or the scan has ended for now.
+    /// Claims the next directory for a slot; waits while others may still find some. `None` if all
+    /// are done, or the scan has ended for now.
     pub(super) async fn take(&self, slot: usize) -> Result<Option<Current>> {
         loop {
             let changed = self.changed.notified();
@@ -206,7 +206,7 @@ impl Spool {
         Ok(Taken::Over)
     }
 
-    /// The next directory of a file that was not taken yet.
+    /// Reads the next unclaimed directory of a file.
     fn read_directory(&self, state: &mut State, number: usize) -> Result<Option<Current>> {
         let State {
             checkpoint, ahead, ..
@@ -265,7 +265,7 @@ impl Spool {
         self.changed.notify_waiters();
     }
 
-    /// A directory can't be listed for good: what it told so far is left out, unless it counts.
+    /// Leaves out a directory that can't be listed, permanently: its uncounted entries are dropped.
     pub(super) fn leave_out(&self, slot: usize) {
         let mut state = self.state();
         state.checkpoint.slots[slot].current = None;
@@ -320,7 +320,7 @@ impl Spool {
         }
         let lock = self.folder.join(LOCK);
         fs::remove_file(&lock).map_err(failed("remove", &lock))?;
-        // It may hold what is not ours.
+        // It may hold foreign files.
         let _ = fs::remove_dir(&self.folder);
         Ok(())
     }
@@ -340,7 +340,7 @@ fn directories_path(folder: &Path, slot: usize) -> PathBuf {
     folder.join(format!("directories-{slot}"))
 }
 
-/// Opens a file of which so many bytes count, and cuts off the others.
+/// Opens a file of which `length` bytes count, and cuts off the others.
 fn open_cut(path: &Path, length: u64) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -404,7 +404,8 @@ fn check_identity(
     .at(Locus::Client))
 }
 
-/// What was being listed is listed again: from its mark, or from its start, nothing of it counting.
+/// Schedules interrupted listings again: from their marks, or from their starts with nothing
+/// counted.
 fn resumed(mut checkpoint: Checkpoint) -> Checkpoint {
     for slot in &mut checkpoint.slots {
         checkpoint.again.extend(slot.current.take());

@@ -1,4 +1,4 @@
-//! A directory that is listed and told.
+//! Visit of a directory that is listed and reported.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use posthaste_endpoint::{Listing, Result};
 use super::{Pages, Teller, below, check_depth, patiently};
 use crate::agenda::Visit;
 
-/// Tells what is in a directory, and returns the directories in it.
+/// Visit that reports the entries of a directory and returns the directories in it.
 pub(super) struct DirectoryVisit {
     teller: Arc<Teller>,
     path: Vec<u8>,
-    /// Nothing before it began.
+    /// Listing; `None` before it began.
     pages: Option<Pages>,
 }
 
 impl DirectoryVisit {
-    /// The directory that is listed, as its listing begins.
+    /// Returns the visit of the listed root, as its listing begins.
     pub(super) fn root(teller: Arc<Teller>, listing: Box<dyn Listing>) -> Self {
         Self {
             teller,

@@ -1,4 +1,4 @@
-//! What is wrapped here is opened by the `age` command, and the reverse.
+//! Compatibility with the `age` command, in both directions.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What moves and keeps bytes, against real files and programs.
+//! Tests of moving and keeping bytes, against real files and programs.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

@@ -1,4 +1,4 @@
-//! `kill -9` at random moments of a scan: it goes on where it was and tells everything once.
+//! `kill -9` at random moments of a scan: it continues where it was and reports everything once.
 //!
 //! This program starts itself: with a folder in its environment it scans into it, and the other
 //! half of the test kills it again and again. A whole scan takes longer than any of its lives.
@@ -27,13 +27,13 @@ use refusing::no;
 
 const FOLDER: &str = "POSTHASTE_TEST_SCAN_FOLDER";
 const KIND: &str = "POSTHASTE_TEST_SCAN_KIND";
-/// Set where the scan may come to its end in this life.
+/// Set if the scan may come to its end in this life.
 const ENDS: &str = "POSTHASTE_TEST_SCAN_ENDS";
 
-/// The seed of the moments; printed, so that a failure can be played again.
+/// Seed of the moments; printed, so that a failure can be replayed.
 const SEED: u64 = 20_261_121;
 
-/// Entries of the tree that is listed at once, of a page of it, and how long a page takes.
+/// Size of the tree that is listed at once, size of its pages, and time of each.
 const WHOLE_ENTRIES: usize = 120_000;
 const WHOLE_PAGE: usize = 400;
 const WHOLE_PAUSE: Duration = Duration::from_millis(12);
@@ -47,11 +47,11 @@ const PAUSE: Duration = Duration::from_millis(15);
 /// Entries of one flat directory among them, which can only be listed anew.
 const FLAT: usize = 20_000;
 
-/// A tree that exists only here, told slowly.
+/// Tree that exists only here, listed slowly.
 struct Model {
     whole: bool,
     pauses: bool,
-    /// What is long is told to its end.
+    /// A long listing is reported to its end.
     ends: bool,
     asked: Arc<AtomicUsize>,
 }
@@ -68,7 +68,7 @@ fn entry(name: String, kind: Kind) -> Entry {
     }
 }
 
-/// What is in a directory of the tree that is listed one at a time.
+/// Lists a directory of the tree that is listed one at a time.
 fn inside(path: &[u8]) -> Result<Vec<Entry>> {
     let level = match path {
         b"" => 0,
@@ -100,7 +100,7 @@ struct Told {
     entries: std::vec::IntoIter<Entry>,
     page: usize,
     pause: Option<Duration>,
-    /// Entries told, where marks are left.
+    /// Entries listed, if marks are left.
     told: Option<usize>,
     ends: bool,
 }
@@ -123,7 +123,7 @@ impl Listing for Told {
     }
 
     fn mark(&self) -> Option<Vec<u8>> {
-        // As real ones, it leaves none at its beginning.
+        // Like real listings, it leaves none at its beginning.
         let told = self.told.filter(|told| *told > 2 * WHOLE_PAGE);
         told.map(|told| told.to_string().into_bytes())
     }
@@ -201,7 +201,7 @@ fn model(kind: &str, pauses: bool, ends: bool) -> Arc<Model> {
     })
 }
 
-/// The half that is killed. Without a folder it has nothing to do.
+/// Runs the half that is killed. Without a folder it has nothing to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_scans() {
     #[expect(clippy::disallowed_methods, reason = "the other half says what to do")]
@@ -214,7 +214,7 @@ async fn a_child_scans() {
     Arc::new(scan).run(&on_failure).await.unwrap();
 }
 
-/// All paths and their sizes; each may come once.
+/// Notes all paths and their sizes; each may come once.
 fn note(found: &mut BTreeMap<Vec<u8>, u64>, told: scan::Found) {
     for entry in told.entries {
         let path = join(&told.directory, &entry.name);

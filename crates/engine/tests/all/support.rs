@@ -1,4 +1,4 @@
-//! What several of these tests use.
+//! Code that several of these tests use.
 
 #[macro_use]
 pub mod refusing;

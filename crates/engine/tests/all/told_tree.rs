@@ -1,4 +1,4 @@
-//! Trees that an endpoint tells at once, in whatever order and with whatever names.
+//! Trees that an endpoint lists at once, in any order and with any names.
 
 use crate::support::refusing;
 
@@ -22,13 +22,13 @@ use posthaste_engine::copy::{
 use posthaste_plan::tuner::Method;
 use refusing::no;
 
-/// What happens when the next page is asked for.
+/// Reaction to the request for the next page.
 enum Turn {
     Page(Vec<Entry>),
     Failure(ErrorKind),
 }
 
-/// A source that tells a tree; a file holds its own path.
+/// Source that lists a tree; a file holds its own path.
 struct Teller {
     turns: Mutex<Option<VecDeque<Turn>>>,
 }
@@ -107,7 +107,7 @@ impl Endpoint for Teller {
     refuse_the_rest!();
 }
 
-/// Copies what is told and returns the lines about what failed.
+/// Copies the listing and returns the lines about failures.
 async fn copy_tale(turns: Vec<Turn>, to: &Path) -> (Ending, Vec<String>) {
     let rules = DraftRules::default();
     let teller = Teller {
@@ -224,8 +224,8 @@ async fn a_listing_that_fails_for_now_is_asked_again() {
     assert_eq!((ending.figures.files, ending.left_out), (1, 1));
 }
 
-/// More directories than are remembered by path, told branch by branch and two branches at once,
-/// as listings side by side do.
+/// Lists more directories than are kept by path, branch by branch and two branches at once, like
+/// parallel listings.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_directory_gets_its_attributes_when_its_files_are_there() {
     const EACH: i64 = 2_600;

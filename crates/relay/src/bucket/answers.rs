@@ -1,4 +1,4 @@
-//! What a relay answers that keeps its bytes in an object store.
+//! Answers of a relay that keeps its bytes in an object store.
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Service {
-    /// Does what is asked of a relay that keeps its bytes in an object store.
+    /// Answers a request to a relay that keeps its bytes in an object store.
     pub(crate) async fn answer_backed(
         &self,
         backing: &Backing,
@@ -67,7 +67,7 @@ impl Service {
         answer.map_err(|refusal| (refusal, None))
     }
 
-    /// Leads somebody who reads to where the bytes lie.
+    /// Redirects a reader to the place of the bytes.
     async fn lead_on(
         &self,
         backing: &Backing,

@@ -1,7 +1,7 @@
 //! Removes from the store what datasets had there that are gone here.
 //!
-//! A file in `doomed/` for each, made before anything else of a removal: so what a relay did not come to is done by the
-//! next one.
+//! Each doomed dataset has a file in `doomed/`, made before anything else of its removal, so the
+//! next run of the relay continues an interrupted removal.
 
 use std::{
     fs, io,
@@ -28,20 +28,22 @@ use crate::{
 /// Objects removed at once.
 const REMOVALS_MAX: usize = 16;
 
-/// Datasets that are looked after a second time.
+/// Maximum of datasets that are removed a second time.
 const LATE_MAX: usize = 10_000;
-/// A pass is good for a quarter of an hour, and an object that has begun by then takes less than this.
+/// Time after which no object can still arrive: a presigned URL lasts a quarter of an hour, and an
+/// object that has begun by then takes less than this.
 const STRAGGLES: Duration = Duration::from_secs(75 * 60);
 
-/// What cleans.
+/// Cleaner of the bucket.
 pub(crate) struct Cleaner {
     bucket: Arc<dyn Endpoint>,
     store: Arc<Store>,
     one: Mutex<()>,
     wanted: Notify,
-    /// Whether something may be left of a relay that was killed.
+    /// A killed relay may have left something.
     has_leftovers: AtomicBool,
-    /// Datasets of which something was on its way when they went, and until when it may still arrive.
+    /// Datasets with uploads under way when they were removed, and until when those may still
+    /// arrive.
     late: std::sync::Mutex<Vec<(DatasetId, Instant)>>,
 }
 
@@ -57,8 +59,7 @@ impl Cleaner {
         }
     }
 
-    /// Dooms a dataset, whether anything of it is known here or not: an upload that broke off leaves objects that
-    /// nobody counts.
+    /// Dooms a dataset, known here or not: an interrupted upload leaves objects that nobody counts.
     pub(crate) async fn doom(&self, dataset: DatasetId) -> Result<(), Refusal> {
         let store = Arc::clone(&self.store);
         blocking(move || {
@@ -70,7 +71,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Dooms a dataset once more when nothing of it can still arrive that was let through before it went.
+    /// Dooms a dataset once more when none of the uploads permitted before its removal can still
+    /// arrive.
     pub(crate) fn doom_again(&self, dataset: DatasetId) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         if late.len() < LATE_MAX {
@@ -94,12 +96,12 @@ impl Cleaner {
         }
     }
 
-    /// Waits until somebody wants something removed.
+    /// Waits until a removal is wanted.
     pub(crate) async fn wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// Removes all that is doomed. What can't be removed now is tried again at the next turn.
+    /// Removes everything doomed. What can't be removed now is retried in the next turn.
     pub(crate) async fn clean(&self) {
         let _one = self.one.lock().await;
         self.doom_late().await;
@@ -149,7 +151,7 @@ impl Cleaner {
 }
 
 impl Store {
-    /// Notes that what the store has of a dataset is to be removed. Blocking.
+    /// Notes that the store's content of a dataset is to be removed. Blocking.
     pub(crate) fn doom(&self, dataset: &DatasetId) -> io::Result<()> {
         let directory = self.doomed_dir();
         match fs::create_dir(&directory) {
@@ -160,7 +162,7 @@ impl Store {
         self.flush_dir(&directory)
     }
 
-    /// Whether what the store had of a dataset is still being removed. Blocking.
+    /// Returns whether the store's content of a dataset is still being removed. Blocking.
     pub(crate) fn is_doomed(&self, dataset: &DatasetId) -> bool {
         self.doomed_dir().join(dataset.to_string()).exists()
     }

@@ -1,4 +1,5 @@
-//! Objects on their way into the store: a pass for each, and space set aside until it is there.
+//! Objects on their way into the store: a presigned URL for each, and space set aside until it is
+//! there.
 
 use std::{
     collections::BTreeMap,
@@ -23,19 +24,19 @@ use crate::{
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
 
-/// The request says what is to be stored.
+/// Maximum of a request's bytes: it says what is to be stored.
 const BODY_BYTES_MAX: usize = 4096;
-/// Objects on their way at once: each has a file open here.
+/// Maximum of objects on their way: each has a file open here.
 const UNDER_WAY_MAX: usize = 512;
-/// Space is set aside for so long: 256 MiB take less at 80 kB/s.
+/// Time for which space is set aside: 256 MiB take less at 80 kB/s.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
-/// Probes under way at once: they measure each other when they are many.
+/// Maximum of probes under way: several measure each other.
 const PROBES_MAX: usize = 2;
-/// A probe takes less.
+/// Time limit of a probe, which takes less.
 const PROBE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where an object on its way belongs.
+/// Dataset and object to which an upload belongs.
 type Name = (DatasetId, Object);
 
 struct UnderWay {
@@ -44,12 +45,12 @@ struct UnderWay {
     until: Instant,
 }
 
-/// What passes were handed out for.
+/// Presigned URLs handed out, by what they are for.
 pub(crate) struct Passes {
     bucket: Bucket,
     store: Arc<Store>,
     under_way: Mutex<BTreeMap<Name, UnderWay>>,
-    /// Probes, and until when they may take.
+    /// Probes and their time limits.
     probes: Mutex<Vec<(Digest, Instant)>>,
 }
 
@@ -69,7 +70,7 @@ impl Passes {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up all of a dataset, and says whether anything of it was on its way.
+    /// Gives up all uploads of a dataset. Returns whether any was on its way.
     pub(crate) fn give_up(&self, dataset: &DatasetId) -> bool {
         let mut under_way = self.under_way();
         let before = under_way.len();
@@ -77,13 +78,13 @@ impl Passes {
         under_way.len() < before
     }
 
-    /// Gives up what did not come.
+    /// Gives up uploads that did not arrive.
     pub(crate) fn give_up_late(&self) {
         let now = Instant::now();
         self.under_way().retain(|_, upload| upload.until > now);
     }
 
-    /// Hands out a pass, or looks whether what one was handed out for is there.
+    /// Hands out a presigned URL, or checks whether the object of an earlier one is there.
     pub(crate) async fn answer(
         &self,
         dataset: DatasetId,
@@ -118,7 +119,7 @@ impl Passes {
         }
     }
 
-    /// Hands out a pass for a probe, or removes what came of it.
+    /// Hands out a presigned URL for a probe, or removes its object.
     pub(crate) async fn probe(&self, body: Reception) -> Result<PassAnswer, Refusal> {
         let asked = read(body).await?;
         let digest = order::digest(&asked.digest, "the digest is none")?;
@@ -162,7 +163,7 @@ impl Passes {
         }
     }
 
-    /// What the store will check it by; none where that was not said.
+    /// Returns the checksum by which the store will verify it; `None` if the request names none.
     fn sum(&self, asked: &PassBody) -> Result<Option<BodySum>, Refusal> {
         let sum = match self.bucket.checks {
             Checks::Crc64 => Checksum::from_base64(&asked.crc64nvme).map(BodySum::Crc64),
@@ -198,7 +199,7 @@ impl Passes {
             stored,
             until,
         };
-        // One that was asked for before is given up: its sender comes again.
+        // An earlier request for it is given up: its sender comes again.
         self.under_way().insert((dataset, object), under_way);
         Ok(sending(pass))
     }
@@ -227,7 +228,7 @@ impl Passes {
         blocking(begin).await
     }
 
-    /// Counts what the store has.
+    /// Counts an object that the store has.
     async fn count(
         &self,
         dataset: DatasetId,
@@ -261,7 +262,8 @@ fn sending(pass: Pass) -> PassAnswer {
     }
 }
 
-/// What the store does not do for us. Its address may be private, and is not told.
+/// Returns the refusal for what the store does not do for the relay. The store's address may be
+/// private and is not reported.
 pub(super) fn refusal_of(error: &posthaste_endpoint::Error) -> Refusal {
     tracing::warn!("{error}");
     #[expect(

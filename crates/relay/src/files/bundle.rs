@@ -1,4 +1,4 @@
-//! Many small files in one request.
+//! Bundles: many small files in one request.
 
 use bytes::Bytes;
 use posthaste_endpoint::{
@@ -114,7 +114,7 @@ impl<'a> Sending<'a> {
         })
     }
 
-    /// As many bytes as were promised, whatever happens to the file.
+    /// Sends as many bytes as were promised, whatever happens to the file.
     fn content(&mut self, source: &SourceFile, size: u64) -> Result<Option<Error>, Gone> {
         let (mut offset, mut failed) = (0, None);
         while offset < size {
@@ -134,10 +134,10 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Stores the files in `pieces`, which were checked to be what was sent. Blocking.
+/// Stores the files in `pieces`, which were verified to be what was sent. Blocking.
 ///
 /// # Errors
-/// When they are not `count` files.
+/// The body does not hold `count` files.
 pub(super) fn store(
     ground: &Ground,
     space: &Space,
@@ -188,7 +188,7 @@ fn store_one(
         let had = size_at(&place.path);
         space.change(had, stored.spec.size)?;
         posix::put(&place, &stored.spec, data, rules).inspect_err(|_| {
-            // What was taken a moment ago can be given back.
+            // Space taken a moment ago can be given back.
             let _ = space.change(stored.spec.size, had);
         })
     };

@@ -1,7 +1,7 @@
 //! Large files on their way in.
 //!
-//! A client that goes away leaves its file where it is: hidden, with a record of the segments that
-//! are there. Files stay open between segments, as many as are named here.
+//! If a client leaves, its file stays where it is: hidden, with a record of the segments that are
+//! there. A limited number of files stays open between segments.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,31 +23,31 @@ use super::{
     space::{Space, size_at},
 };
 
-/// Files open at once; each costs three descriptors.
+/// Maximum of open files; each costs three descriptors.
 const OPEN_MAX: usize = 128;
 
-/// Segments of one file: what a ledger of the longest believed length holds.
+/// Maximum of segments of one file: what a ledger of the longest believed length holds.
 const SEGMENTS_MAX: u64 = 1_000_000;
 
-/// Segments from here on cost too much to keep a record of.
+/// Smallest recorded segment: records of smaller ones cost too much.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
-/// Who finishes a file ahead of its last segments waits so long for each of them.
+/// Wait for each of the last segments, for a client that finishes a file ahead of them.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(10);
 
-/// An unfinished file.
+/// Unfinished file.
 pub(super) struct OpenDraft {
     file: Create,
     pub(super) draft: Draft,
     kept: Mutex<BTreeMap<u64, Checksum>>,
-    /// Another segment is there.
+    /// Signals that another segment is there.
     arrived: Notify,
     place: Place,
-    /// Bytes of the space lent that it takes.
+    /// Bytes it takes of the lent space.
     taken: Mutex<u64>,
 }
 
-/// A file's place in the table: locked while it is opened, which may take long.
+/// Slot of a file in the table: locked while it is opened, which may take long.
 #[derive(Default)]
 struct Slot {
     draft: Mutex<Option<Arc<OpenDraft>>>,
@@ -56,11 +56,11 @@ struct Slot {
 #[derive(Default)]
 struct Table {
     slots: HashMap<Vec<u8>, (Arc<Slot>, u64)>,
-    /// Counts uses, to know who was used last.
+    /// Count of uses, to find the file used least recently.
     clock: u64,
 }
 
-/// All unfinished files that are open.
+/// Unfinished files that are open.
 pub(super) struct Drafts {
     ground: Arc<Ground>,
     space: Space,
@@ -95,12 +95,12 @@ impl Drafts {
         Arc::clone(slot)
     }
 
-    /// The unfinished file `file` names: the one that is open, or opened and its kept segments
-    /// read back. Blocking.
+    /// Returns the unfinished file that `file` names. If it is not open, it is opened and its kept
+    /// segments are read back. Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for impossible sizes, [`ErrorKind::Full`], [`ErrorKind::Busy`] when
-    /// another version of the same is being written; the system's.
+    /// [`ErrorKind::Invalid`] for impossible sizes, [`ErrorKind::Full`], [`ErrorKind::Busy`] if
+    /// another version of the file is being written; the system's.
     pub(super) fn open(&self, file: &Create) -> Result<Arc<OpenDraft>> {
         check(file)?;
         let slot = self.slot(&file.path.0);
@@ -115,7 +115,7 @@ impl Drafts {
                     .at(Locus::Destination));
             }
         }
-        // The one that is open holds the lock on the file.
+        // The open file holds the lock.
         *open = None;
         let draft = match self.start(file, false) {
             Err(error) if error.kind() == ErrorKind::NotFound => self.start(file, true),
@@ -140,7 +140,7 @@ impl Drafts {
         self.space.change(had, file.spec.size)?;
         let started = Draft::resumable(&place, &file.spec, file.segment_size, rules);
         let (draft, kept) = started.inspect_err(|_| {
-            // What was taken a moment ago can be given back.
+            // Space taken a moment ago can be given back.
             let _ = self.space.change(file.spec.size, had);
         })?;
         Ok(OpenDraft {
@@ -189,19 +189,20 @@ impl Drafts {
         Ok(())
     }
 
-    /// Gives the file its name once all segments are there, and tells what of it is not kept. Blocking.
+    /// Gives the file its name once all segments are there, and returns what of it is not kept.
+    /// Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when they don't have the checksum they should have together; the
+    /// [`ErrorKind::Corrupt`] if the segments together have not the expected checksum; the
     /// system's.
     pub(super) fn finish(&self, finish: &Finish, flush: bool) -> Result<Unkept> {
         self.publish(&finish.file, finish.file.spec.size, finish.whole, flush)
     }
 
-    /// The same for a file of unknown length, which turned out to be so long. Blocking.
+    /// Finishes a file of unknown length, whose length the request gives. Blocking.
     ///
     /// # Errors
-    /// As [`Drafts::finish`]; [`ErrorKind::Invalid`] for a file of known length.
+    /// Errors of [`Drafts::finish`]; [`ErrorKind::Invalid`] for a file of known length.
     pub(super) fn finish_open(&self, finish: &FinishOpen, flush: bool) -> Result<Unkept> {
         if !is_open_ended(&finish.file) {
             return Err(known_length());
@@ -268,17 +269,17 @@ fn close_oldest(table: &mut Table) {
     }
 }
 
-/// Whether nobody knew the file's length when it was begun: a file of no bytes is a small one.
+/// Returns whether nobody knew the file's length at its start: a file of no bytes is a small one.
 pub(super) fn is_open_ended(file: &Create) -> bool {
     file.spec.size == 0
 }
 
-/// What is said of a request for files of unknown length that names another.
+/// Returns the error for a request about files of unknown length that names one of known length.
 pub(super) fn known_length() -> Error {
     Error::new(ErrorKind::Invalid, "write", "").cause("its length was known when it was begun")
 }
 
-/// The bytes of a segment of a file of unknown length, if there can be such a one.
+/// Returns the byte range of a segment of a file of unknown length, if that segment can exist.
 pub(super) fn open_range(file: &Create, index: u64, bytes: u64) -> Option<Range<u64>> {
     let is_sound = index < SEGMENTS_MAX && (1..=file.segment_size).contains(&bytes);
     let start = index.checked_mul(file.segment_size).filter(|_| is_sound)?;
@@ -299,7 +300,7 @@ impl OpenDraft {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The segments that are there.
+    /// Returns the segments that are there.
     pub(super) fn kept(&self) -> Vec<(u64, Checksum)> {
         let kept = self.kept_now();
         kept.iter().map(|(&index, &sum)| (index, sum)).collect()
@@ -333,12 +334,12 @@ impl OpenDraft {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The space it takes, which is `left` from now on.
+    /// Returns the space it takes and sets it to `left`.
     fn take_back(&self, left: u64) -> u64 {
         std::mem::replace(&mut *self.taken_now(), left)
     }
 
-    /// The checksum of all segments of a file of `size` bytes; `None` unless all are there.
+    /// Returns the checksum of all segments of a file of `size` bytes; `None` unless all are there.
     fn whole(&self, size: u64) -> Option<Checksum> {
         let step = self.file.segment_size;
         let kept = self.kept_now();

@@ -1,7 +1,7 @@
-//! The files that are served: all this user may reach, or one folder that nothing leads out of.
+//! Files that are served: all this user may reach, or one folder that nothing leads out of.
 //!
-//! In a folder that is lent, paths come from strangers, and so do the symbolic links on the way. What a copy writes below its
-//! destination goes through no link at all: the names may come from a stranger's store.
+//! In a lent folder, paths come from strangers, and so do the symbolic links on the way. Below its
+//! destination a copy writes through no link at all: the names may come from a stranger's store.
 
 use std::{
     ffi::OsStr,
@@ -29,23 +29,23 @@ use rustix::{
     io::Errno,
 };
 
-/// Components of a path: no path is deeper (`PATH_MAX` / 2).
+/// Maximum of components of a path: no path is deeper (`PATH_MAX` / 2).
 const COMPONENTS_MAX: usize = 2048;
 
-/// Copies that one process serves: both ends of one, with room for more.
+/// Maximum of copies that one process serves: both ends of one, with room for more.
 const ROOTS_MAX: usize = 16;
 
-/// How paths are resolved.
+/// Rule by which paths are resolved.
 #[derive(Debug)]
 enum Reach {
-    /// As the user could: absolute, or relative to where the process was started. What is written below the root of the copy goes
-    /// through no link, once that root is there.
+    /// Paths as the user could name them: absolute, or relative to where the process was started.
+    /// Below the root of the copy no write goes through a link, once that root is there.
     User(RwLock<Vec<Arc<CopyRoot>>>),
-    /// Beneath this directory.
+    /// Paths beneath this directory.
     Lent(Beneath),
 }
 
-/// The files that are served.
+/// Served files.
 #[derive(Debug)]
 pub(crate) struct Ground {
     reach: Reach,
@@ -53,7 +53,7 @@ pub(crate) struct Ground {
     follows: AtomicBool,
 }
 
-/// What is copied to, or from.
+/// Root of a copy, as its source or its destination.
 #[derive(Debug)]
 struct CopyRoot {
     path: Vec<u8>,
@@ -68,7 +68,7 @@ impl CopyRoot {
         }
     }
 
-    /// The path below the root, where `path` lies deeper than right in it.
+    /// Returns the path below the root, if `path` lies deeper than directly in it.
     fn deep<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let rest = path.strip_prefix(self.path.as_slice())?;
         let is_folder = self.path.is_empty() || self.path.ends_with(b"/");
@@ -89,7 +89,7 @@ impl CopyRoot {
             }
             let opened = Beneath::open_root(&root, Follow::Never);
             let opened = opened.map_err(|cause| Error::io("use", "", cause))?;
-            // Whoever was faster opened the same.
+            // A faster thread opened the same.
             let _ = self.beneath.set(opened);
         }
         let opened = self.beneath.get();
@@ -98,7 +98,7 @@ impl CopyRoot {
 }
 
 impl Ground {
-    /// Everything the user may reach.
+    /// Opens everything the user may reach.
     pub(crate) fn of_user() -> Self {
         Self {
             reach: Reach::User(RwLock::default()),
@@ -106,7 +106,7 @@ impl Ground {
         }
     }
 
-    /// What is beneath `dir`, which is made if it isn't there. Blocking.
+    /// Opens the ground beneath `dir`, which is made if it isn't there. Blocking.
     ///
     /// # Errors
     /// The system's.
@@ -118,7 +118,7 @@ impl Ground {
             }
             Error::io("use", shown, cause)
         };
-        // It lies on a machine that others use too.
+        // The folder lies on a machine that others use too.
         let mut builder = fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(dir);
         made.map_err(failed)?;
@@ -129,12 +129,12 @@ impl Ground {
         })
     }
 
-    /// Whether paths are resolved beneath a directory.
+    /// Returns whether paths are resolved beneath a directory.
     pub(crate) fn is_lent(&self) -> bool {
         matches!(self.reach, Reach::Lent(_))
     }
 
-    /// A copy's own directory, or its one file, is at `path`.
+    /// Notes the path of a copy's own directory, or of its one file.
     pub(crate) fn copies(&self, path: &[u8]) {
         if let Reach::User(roots) = &self.reach {
             let mut roots = roots.write().unwrap_or_else(PoisonError::into_inner);
@@ -144,12 +144,13 @@ impl Ground {
         }
     }
 
-    /// Links are followed where directories are listed.
+    /// Notes that directories are listed with links followed.
     pub(crate) fn follow(&self) {
         self.follows.store(true, Relaxed);
     }
 
-    /// Whether a file that is read may be a link: what is lent is followed within its bounds, and so is what a copy is of.
+    /// Returns whether a file that is read may be a link. A lent folder follows links within its
+    /// bounds, and so does the root of a copy.
     pub(crate) fn may_be_link(&self, path: &[u8]) -> bool {
         match &self.reach {
             Reach::Lent(_) => true,
@@ -160,10 +161,11 @@ impl Ground {
         }
     }
 
-    /// Where `path` leads, links followed, beneath what is lent; its end need not be there yet. Blocking.
+    /// Returns where `path` leads, links followed, beneath the lent folder; its end need not be
+    /// there yet. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`].
+    /// Errors of [`Ground::place`].
     pub(crate) fn real_path(&self, path: &[u8]) -> Result<Vec<u8>> {
         self.check(path)?;
         match &self.reach {
@@ -175,10 +177,10 @@ impl Ground {
         }
     }
 
-    /// Where `path` itself is: a final link is not followed. Blocking.
+    /// Returns the place of `path` itself: a final link is not followed. Blocking.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::PermissionDenied`] when it leads out of what is lent.
+    /// The system's; [`ErrorKind::PermissionDenied`] if it leads out of the lent folder.
     pub(crate) fn place(&self, path: &[u8]) -> Result<Place> {
         self.check(path)?;
         match &self.reach {
@@ -187,11 +189,11 @@ impl Ground {
         }
     }
 
-    /// The same of what is to be written: no link below a copy's own directory is followed. Directories above it are made if
-    /// `make`. Blocking.
+    /// Returns the place of a path to be written: no link below a copy's own directory is followed.
+    /// Directories above it are made if `make`. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`]; [`ErrorKind::Conflict`] where a link is on the way.
+    /// Errors of [`Ground::place`]; [`ErrorKind::Conflict`] if a link is on the way.
     pub(crate) fn place_to_write(&self, path: &[u8], make: bool) -> Result<Place> {
         self.check(path)?;
         let roots = match &self.reach {
@@ -210,10 +212,10 @@ impl Ground {
         Ok(Place::plain(path))
     }
 
-    /// The directory at `path` itself, to be changed. Blocking.
+    /// Returns the directory at `path` itself, to be changed. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place_to_write`].
+    /// Errors of [`Ground::place_to_write`].
     pub(crate) fn folder_to_change(&self, path: &[u8]) -> Result<Place> {
         let Reach::User(roots) = &self.reach else {
             return self.target(path);
@@ -229,10 +231,10 @@ impl Ground {
         }
     }
 
-    /// What `path` leads to, links followed. Blocking.
+    /// Returns the place to which `path` leads, links followed. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`].
+    /// Errors of [`Ground::place`].
     pub(crate) fn target(&self, path: &[u8]) -> Result<Place> {
         self.check(path)?;
         match &self.reach {
@@ -247,7 +249,7 @@ impl Ground {
     /// Opens a directory to list it. Blocking.
     ///
     /// # Errors
-    /// As [`Ground::place`].
+    /// Errors of [`Ground::place`].
     pub(crate) fn directory(&self, path: &[u8]) -> Result<OwnedFd> {
         self.check(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -258,7 +260,7 @@ impl Ground {
         opened.map_err(refused)
     }
 
-    /// Refuses paths that no client makes, and of what is lent those that try to lead out.
+    /// Refuses paths that no client makes, and in a lent folder those that try to lead out.
     fn check(&self, path: &[u8]) -> Result<()> {
         let components = path.iter().filter(|&&byte| byte == b'/').count();
         if path.contains(&0) || components > COMPONENTS_MAX {
@@ -275,7 +277,7 @@ impl Ground {
     }
 }
 
-/// The copy that writes deep below its root to `path`, and the path there.
+/// Returns the copy that writes deep below its root to `path`, and the path there.
 fn find<'a>(
     roots: &RwLock<Vec<Arc<CopyRoot>>>,
     path: &'a [u8],
@@ -329,7 +331,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A folder with links out of it, resolved by the kernel or without `openat2`.
+    /// Makes a folder with links out of it, resolved by the kernel or without `openat2`.
     fn grounds() -> (tempfile::TempDir, [Ground; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let lent = folder.path().join("lent");

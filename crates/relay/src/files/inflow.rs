@@ -1,4 +1,4 @@
-//! The body of a request: a message, then bytes and their digest.
+//! Body of a request: a message, then bytes and their digest.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,14 +17,14 @@ use tokio::time::timeout;
 
 use crate::rate::RateLimit;
 
-/// A body of which nothing arrives for this long is given up. Clients that read slowly elsewhere,
-/// or are told to, send nothing for minutes; those that died are found by the kernel.
+/// Silence after which a body is given up. Clients that read slowly elsewhere, or have to, send
+/// nothing for minutes; the kernel detects dead ones.
 const BODY_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Body read from somebody who is refused, only to have the refusal arrive.
+/// Maximum of bytes read after a refusal, only so that the refusal arrives.
 const REFUSED_BYTES_MAX: u64 = 32 << 20;
 
-/// A body that is being read.
+/// Body that is being read.
 pub(super) struct Inflow {
     body: Incoming,
     pending: Bytes,
@@ -40,7 +40,7 @@ impl Inflow {
         }
     }
 
-    /// Waits until there is something; `false` at the end.
+    /// Waits until there is something; returns `false` at the end.
     async fn fill(&mut self) -> Result<bool, Refusal> {
         while self.pending.is_empty() {
             let frame = timeout(BODY_TIMEOUT, self.body.frame())
@@ -62,7 +62,7 @@ impl Inflow {
         Ok(true)
     }
 
-    /// The next `len` bytes in one piece.
+    /// Returns the next `len` bytes in one piece.
     async fn exact(&mut self, len: usize) -> Result<Bytes, Refusal> {
         if self.pending.len() >= len {
             return Ok(self.pending.split_to(len));
@@ -79,7 +79,7 @@ impl Inflow {
         Ok(gathered.freeze())
     }
 
-    /// The message it starts with, as bytes.
+    /// Returns the message at its start, as bytes.
     pub(super) async fn message_bytes(&mut self) -> Result<Bytes, Refusal> {
         let head = self.exact(4).await?;
         let head: [u8; 4] = head[..].try_into().map_err(|_| cut_off())?;
@@ -93,14 +93,14 @@ impl Inflow {
         self.exact(len).await
     }
 
-    /// The message it starts with.
+    /// Returns the message at its start.
     pub(super) async fn message<T: Record>(&mut self) -> Result<T, Refusal> {
         let bytes = self.message_bytes().await?;
         T::from_bytes(&bytes)
             .map_err(|cause| Refusal::new(ErrorKind::Invalid, format!("the message: {cause}")))
     }
 
-    /// At most the next `len` bytes, as they arrive; `len` is not 0, and neither is what is given.
+    /// Returns at most the next `len` bytes, as they arrive; neither `len` nor the result is 0.
     pub(super) async fn some(&mut self, len: u64) -> Result<Bytes, Refusal> {
         if !self.fill().await? {
             return Err(cut_off());
@@ -109,7 +109,7 @@ impl Inflow {
         Ok(self.pending.split_to(count.min(self.pending.len())))
     }
 
-    /// The digest of the bytes before it, which must be `found`.
+    /// Reads the digest of the bytes before it, which must be `found`.
     pub(super) async fn digest(&mut self, found: &blake3::Hasher) -> Result<(), Refusal> {
         let told = self.exact(DIGEST_BYTES).await?;
         if told[..] == found.finalize().as_bytes()[..] {
@@ -139,8 +139,8 @@ impl Inflow {
         Ok(())
     }
 
-    /// Reads and forgets what follows, so that a refusal reaches a client that is still sending.
-    /// Whether the body ended.
+    /// Reads and forgets the rest of the body, so that a refusal reaches a client that is still
+    /// sending. Returns whether the body ended.
     pub(super) async fn discard(&mut self) -> bool {
         let mut left = REFUSED_BYTES_MAX;
         while let Ok(true) = self.fill().await {

@@ -17,20 +17,20 @@ use super::{
     outflow::{Gone, Outlet},
 };
 
-/// Bytes of names on a page, however long they are.
+/// Maximum of bytes of names on a page, however long they are.
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
-/// Directories deep a tree may be; each costs an open directory.
+/// Maximum depth of a tree: each level costs an open directory.
 const DEPTH_MAX: usize = 256;
 
-/// A directory that is being listed.
+/// Directory that is being listed.
 struct Open {
     directory: Dir,
-    /// Relative to where the listing began.
+    /// Path relative to where the listing began.
     path: Vec<u8>,
 }
 
-/// Sends pages until everything was told, and an empty one.
+/// Sends pages until everything was listed, and an empty one.
 pub(super) fn list(ground: &Ground, list: &List, outlet: &Outlet) -> Result<(), Gone> {
     if list.follow {
         ground.follow();
@@ -97,12 +97,13 @@ struct Pages<'a> {
     outlet: &'a Outlet,
     page: Page,
     bytes: usize,
-    /// The first name that could not be looked at or listed, told when all others were, and how many there are.
+    /// First name that could not be looked at or listed, and the number of them, reported after all
+    /// others.
     left_out: Option<(Refusal, u64)>,
 }
 
 impl Pages<'_> {
-    /// Tells of all entries below `root`; of directories before what they hold.
+    /// Reports all entries below `root`; directories before what they hold.
     fn tell(&mut self, root: Open) -> Result<(), Stop> {
         let mut opened = vec![root];
         while let Some(innermost) = opened.last_mut() {
@@ -112,7 +113,7 @@ impl Pages<'_> {
             };
             let found = match found.map_err(failed) {
                 Ok(found) => found,
-                // Of the one that was asked for nothing may seem to be all.
+                // An empty listing of the requested directory would look complete.
                 Err(error) if opened.len() == 1 => return Err(error.into()),
                 Err(error) => {
                     let path = opened.pop().map_or_else(Vec::new, |open| open.path);
@@ -142,7 +143,7 @@ impl Pages<'_> {
             if below {
                 match self.enter(&path, opened.len()) {
                     Ok(directory) => opened.push(Open { directory, path }),
-                    // What vanished meanwhile is no loss.
+                    // A name that vanished meanwhile is no loss.
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => self.leave_out(&path, &error),
                 }
@@ -170,7 +171,7 @@ impl Pages<'_> {
         self.left_out.get_or_insert_with(|| (told(), 0)).1 += 1;
     }
 
-    /// The last message: that all was told, or what was not.
+    /// Returns the last message: everything was listed, or what was not.
     fn end(&mut self) -> Result<Page, Refusal> {
         match self.left_out.take() {
             None => Ok(Page::default()),
@@ -179,7 +180,7 @@ impl Pages<'_> {
         }
     }
 
-    /// What a link leads to; `None` when it leads nowhere.
+    /// Returns the target of a link; `None` if it leads nowhere.
     fn follow(&self, path: &[u8]) -> Option<Entry> {
         let place = self.ground.target(&join(&self.list.path.0, path)).ok()?;
         posix::stat(&place.path, true).ok()?
@@ -204,7 +205,7 @@ impl Pages<'_> {
     }
 }
 
-/// What the system says of a name; `None` when it is gone.
+/// Returns the system's entry for a name; `None` if it is gone.
 fn look(directory: &Dir, name: &[u8]) -> Result<Option<Entry>> {
     let fd = directory.fd().map_err(failed)?;
     match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -214,7 +215,7 @@ fn look(directory: &Dir, name: &[u8]) -> Result<Option<Entry>> {
     }
 }
 
-/// An entry without a name.
+/// Returns an entry without a name.
 fn entry_of(stat: &Stat) -> Entry {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File,

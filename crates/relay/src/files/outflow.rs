@@ -27,28 +27,28 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The body of an answer.
+/// Body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Frames made ahead of the network: one waits while one is sent, so that disk and wire overlap.
 const FRAMES_AHEAD: usize = 2;
 
-/// How long work may take before its answer is begun with a sign of life.
+/// Time that work may take before its answer begins with a sign of life.
 const AT_ONCE: Duration = WAIT_EVERY;
 
 type Work = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 
-/// An answer that is ready.
+/// Returns an answer that is ready.
 fn at_once(bytes: Bytes) -> Response<Body> {
     Response::new(Full::new(bytes).boxed_unsync())
 }
 
-/// A refusal of what was understood.
+/// Returns a refusal of an understood request.
 pub(super) fn refused(refusal: Refusal) -> Response<Body> {
     at_once(message(&Err::<wire::Done, _>(refusal)))
 }
 
-/// A refusal with its status, before anything was understood.
+/// Returns a refusal with its status, before anything was understood.
 pub(super) fn refuse(status: StatusCode, refusal: Refusal) -> Response<Body> {
     let mut response = refused(refusal);
     *response.status_mut() = status;
@@ -59,7 +59,7 @@ fn message<T: Record>(answer: &Result<T, Refusal>) -> Bytes {
     frame(FrameKind::Message, &wire::write_answer(answer))
 }
 
-/// What the files of a request arrived without, for those who want to hear it.
+/// Attributes that the files of a request arrived without, for clients that ask for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Noted {
     is_heard: bool,
@@ -67,7 +67,7 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// Nothing yet, of a request with these headers.
+    /// Returns an empty note for a request with these headers.
     pub(super) fn new(headers: &HeaderMap) -> Self {
         Self {
             is_heard: headers.contains_key(wire::HEARS_UNKEPT),
@@ -80,7 +80,7 @@ impl Noted {
         *self.unkept.lock().unwrap_or_else(PoisonError::into_inner) += unkept;
     }
 
-    /// An answer, and after it the frame that tells of it.
+    /// Returns an answer with the frame that follows and reports it.
     fn follow(&self, answer: Bytes) -> Bytes {
         let unkept = *self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_heard || unkept == Unkept::default() {
@@ -90,7 +90,7 @@ impl Noted {
     }
 }
 
-/// The answer to work that may take long: while it does, frames say that it goes on.
+/// Answers work that may take long: meanwhile frames show that it continues.
 pub(super) async fn when_done<T: Record>(
     noted: Noted,
     work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
@@ -113,12 +113,12 @@ pub(super) async fn when_done<T: Record>(
     }
 }
 
-/// Where the frames of a long answer go. Its methods block until the network wants more.
+/// Sink for the frames of a long answer. Its methods block until the network wants more.
 pub(super) struct Outlet {
     frames: mpsc::Sender<Bytes>,
 }
 
-/// Nobody reads the answer any more.
+/// Error that nobody reads the answer any more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gone;
 
@@ -136,12 +136,12 @@ impl Outlet {
     }
 }
 
-/// An answer that is made, on a thread that may block, while it is sent.
+/// Answers with frames that a blocking thread makes while they are sent.
 pub(super) fn made(
     make: impl FnOnce(&Outlet) -> Result<(), Gone> + Send + 'static,
 ) -> Response<Body> {
     let (frames, made) = mpsc::channel(FRAMES_AHEAD);
-    // It ends at the latest when the body, and with it the receiver, is dropped.
+    // The thread ends at the latest when the body, and with it the receiver, is dropped.
     let making = spawn_blocking(move || {
         let _ = make(&Outlet { frames });
     });

@@ -1,4 +1,4 @@
-//! What files take of the space that is lent.
+//! Space that files use of what is lent.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,12 +8,12 @@ use rustix::fs::statvfs;
 
 use crate::store::{Store, Usage};
 
-/// Where files take their space from.
+/// Source of the space that files use.
 #[derive(Debug, Clone)]
 pub(crate) enum Space {
-    /// The disk's own limits.
+    /// Limits of the disk alone.
     Disk,
-    /// A relay's capacity, which fragments share.
+    /// Capacity of a relay, shared with fragments.
     Lent(Arc<Store>),
 }
 
@@ -35,7 +35,7 @@ impl Space {
         })
     }
 
-    /// Bytes that can still be stored, where it is known.
+    /// Returns the bytes that can still be stored, if known.
     pub(crate) fn free_bytes(&self, near: &Path) -> Option<u64> {
         match self {
             Self::Lent(store) => Some(store.usage().free),
@@ -44,13 +44,13 @@ impl Space {
     }
 }
 
-/// Bytes that the file system has free where this path lies, for who is not root.
+/// Returns the free bytes of the file system of this path, for users other than root.
 pub(crate) fn disk_free(near: &Path) -> Option<u64> {
     let found = statvfs(near).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// What is to be said where more is lent than the disk has.
+/// Returns the warning for more space lent than the disk has.
 pub(crate) fn beyond_disk(usage: Usage, disk_free: u64) -> Option<String> {
     let to_fill = usage.capacity.saturating_sub(usage.used);
     (to_fill > disk_free).then(|| {
@@ -62,7 +62,7 @@ pub(crate) fn beyond_disk(usage: Usage, disk_free: u64) -> Option<String> {
     })
 }
 
-/// Bytes of the file itself at `path`; 0 when there is none.
+/// Returns the bytes of the file itself at `path`; 0 if there is none.
 pub(crate) fn size_at(path: &Path) -> u64 {
     std::fs::symlink_metadata(path)
         .ok()

@@ -24,15 +24,15 @@ use super::{
     outflow::Noted,
 };
 
-/// Bytes of a segment gathered before they go to the disk. A segment holds twice as many in
-/// memory, as one batch is written while the next arrives.
+/// Bytes of a segment gathered before they go to the disk. A segment holds twice as many in memory,
+/// because one batch is written while the next arrives.
 const BATCH_BYTES: usize = Block::BYTES;
 
 /// Pieces in a batch, whatever their size.
 const BATCH_PIECES: usize = 1024;
 
 impl Files {
-    /// Takes a bundle.
+    /// Receives a bundle.
     pub(super) async fn store(
         self: Arc<Self>,
         mut inflow: Inflow,
@@ -76,7 +76,7 @@ impl Files {
         .await
     }
 
-    /// Takes a segment, and those that follow it.
+    /// Receives a segment, and those that follow it.
     pub(super) async fn write(
         self: Arc<Self>,
         mut inflow: Inflow,
@@ -112,7 +112,7 @@ impl Files {
         Ok(Done)
     }
 
-    /// Takes a segment of a file of unknown length.
+    /// Receives a segment of a file of unknown length.
     pub(super) async fn write_open(
         self: Arc<Self>,
         mut inflow: Inflow,
@@ -146,7 +146,7 @@ fn no_such_segment() -> Refusal {
     Refusal::new(ErrorKind::Invalid, "there is no such segment")
 }
 
-/// Takes the bytes of a segment.
+/// Receives the bytes of a segment.
 async fn take(
     inflow: &mut Inflow,
     draft: Arc<OpenDraft>,
@@ -183,7 +183,7 @@ async fn take(
     .await
 }
 
-/// A segment on its way to the disk.
+/// Segment on its way to the disk.
 struct Batches {
     draft: Arc<OpenDraft>,
     offset: u64,
@@ -204,7 +204,7 @@ impl Batches {
     }
 }
 
-/// A segment at rest, or with a batch on its way to the disk.
+/// State of a segment: at rest, or with a batch on its way to the disk.
 enum Writing {
     Idle(Box<Batches>),
     Busy(JoinHandle<Result<Box<Batches>, Refusal>>),

@@ -1,4 +1,4 @@
-//! Turns: who may move a body now.
+//! Turns: the right to move a body now.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,8 +10,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// How long a turn lasts: short enough that the tenth in line has its own before it thinks that nothing
-/// moves, long enough to fill a path.
+/// Length of a turn: short enough that the tenth in line gets its own before it suspects a stall,
+/// long enough to fill a path.
 const TURN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -27,8 +27,8 @@ struct Books {
     turns: u64,
 }
 
-/// A bounded number of turns at once, in the order of asking. A turn ends by itself, so that who holds one
-/// and takes nothing stops nobody else.
+/// Bounded number of turns at once, in the order of asking. A turn ends by itself, so a client that
+/// has one and reads nothing stops nobody else.
 #[derive(Debug)]
 pub(super) struct Turns {
     slots_max: u32,
@@ -51,7 +51,7 @@ impl Turns {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next turn, which counts for so many.
+    /// Waits for the next turn, which counts for so many.
     pub(super) async fn begin(self: &Arc<Self>, slots: u32) -> Turn {
         let slots = slots.min(self.slots_max);
         let _line = self.first_in_line.lock().await;
@@ -86,7 +86,7 @@ impl Turns {
     }
 }
 
-/// Leave to move, for a while.
+/// Right to move a body, for a while.
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Arc<Turns>,

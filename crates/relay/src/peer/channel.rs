@@ -17,19 +17,19 @@ use tokio::{
     net::{UnixStream, unix::pipe},
 };
 
-/// What can be read: `sshd` gives pipes or sockets, as it was built.
+/// Readable channel: `sshd` gives pipes or sockets, as it was built.
 enum Input {
     Pipe(pipe::Receiver),
     Socket(UnixStream),
 }
 
-/// What can be written.
+/// Writable channel.
 enum Output {
     Pipe(pipe::Sender),
     Socket(UnixStream),
 }
 
-/// Two descriptors, one to read and one to write.
+/// Channel of two descriptors, one to read and one to write.
 pub(super) struct Channel {
     input: Input,
     output: Output,
@@ -37,7 +37,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Takes two pipes or sockets.
+    /// Joins two pipes or sockets.
     pub(super) fn new(input: OwnedFd, output: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             input: if is_socket(&input)? {
@@ -54,7 +54,7 @@ impl Channel {
         })
     }
 
-    /// Counts the bytes that came in.
+    /// Returns the count of incoming bytes.
     pub(super) fn activity(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.activity)
     }

@@ -1,5 +1,5 @@
-//! When a relay ran last. A clock that is far ahead of that when it starts ends nobody's time: whether the relay was away for so long or
-//! the clock is wrong, it can't tell, and what is kept too long costs space alone.
+//! Last time a relay ran. If its clock is far ahead of that at its start, no dataset expires. The
+//! relay can't tell a long absence from a wrong clock, and data kept too long costs only space.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use posthaste_endpoint::{Result, kept::KeptFile};
 use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
-/// A relay that was away for longer counts as one whose clock is wrong, in seconds: a week.
+/// Absence, in seconds, beyond which a relay's clock counts as wrong: a week.
 const AWAY_S_MAX: u64 = 7 * 86_400;
 const FILE_BYTES_MAX: u64 = 4096;
 const VERSION: u64 = 1;
 
-/// What is written down.
+/// Record on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     unix_s: u64,
 }
 
-/// By which time datasets expire.
+/// Time by which datasets expire.
 #[derive(Debug)]
 pub(super) struct Age {
     file: KeptFile,
@@ -27,10 +27,11 @@ pub(super) struct Age {
 }
 
 impl Age {
-    /// Reads when the relay of this directory ran last, where it is `now_s` by the clock. Blocking.
+    /// Reads when the relay of this directory ran last; `now_s` is the clock's time. Blocking.
     ///
     /// # Errors
-    /// The operating system's, and [`posthaste_endpoint::ErrorKind::Invalid`] for a file that makes no sense.
+    /// The operating system's, and [`posthaste_endpoint::ErrorKind::Invalid`] for a file that makes
+    /// no sense.
     pub(super) fn open(dir: &Path, now_s: u64) -> Result<Self> {
         let file = KeptFile {
             path: dir.join("ran.json"),
@@ -53,7 +54,8 @@ impl Age {
         Ok(Self { file, uncounted_s })
     }
 
-    /// Returns the time by which datasets expire, where it is `now_s` by the clock, and writes it down. Blocking.
+    /// Returns the time by which datasets expire when the clock shows `now_s`, and writes it down.
+    /// Blocking.
     pub(super) fn count(&self, now_s: u64) -> u64 {
         let unix_s = now_s.saturating_sub(self.uncounted_s);
         if let Err(error) = self.file.write(&Seen { unix_s }) {

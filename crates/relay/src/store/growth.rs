@@ -1,4 +1,4 @@
-//! Objects on their way in, for those who send them on as they come.
+//! Objects on their way in, for transfers that follow them.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use tokio::{
 use super::{Refusal, Store, Stored};
 use crate::reception::blocking;
 
-/// What of an upload is on disk.
+/// Bytes of an upload on disk.
 #[derive(Debug)]
 pub(crate) struct Growth {
     file: Arc<File>,
     stored: Stored,
     grown: watch::Sender<Grown>,
-    /// Somebody begins to send it on.
+    /// Signals that a transfer begins to follow it.
     wanted: Notify,
 }
 
@@ -36,12 +36,12 @@ impl Growth {
         }
     }
 
-    /// Waits until somebody begins to send it on.
+    /// Waits until a transfer begins to follow it.
     pub(crate) async fn wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// Whether somebody sends it on as it comes.
+    /// Returns whether another transfer follows the upload.
     pub(crate) fn is_followed(&self) -> bool {
         self.grown.receiver_count() > 0
     }
@@ -50,7 +50,7 @@ impl Growth {
         self.grown.send_replace(grown);
     }
 
-    /// The upload is over: what is not whole by now never will be.
+    /// Ends the upload: an incomplete one stays so.
     pub(super) fn end(&self) {
         self.grown.send_if_modified(|grown| {
             let is_open = matches!(grown, Grown::Bytes(_));
@@ -72,21 +72,21 @@ impl Growth {
     }
 }
 
-/// What was waited for.
+/// Result of waiting.
 #[derive(Debug)]
 pub(crate) enum Awaited {
-    /// It is stored.
+    /// Stored already.
     Stored(File, Stored),
-    /// It is on its way in.
+    /// Upload under way.
     Growing(Growing),
 }
 
 impl Store {
-    /// An object with this digest that is stored or on its way in; waits for it to begin for as long as
-    /// `patience`.
+    /// Returns an object with this digest that is stored or on its way in; waits up to `patience`
+    /// for it to begin.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when it did not begin by then.
+    /// [`ErrorKind::NotFound`] if it did not begin by then.
     pub(crate) async fn awaited(
         self: &Arc<Self>,
         dataset: DatasetId,
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Under one lock: what was stored meanwhile is not on its way any more.
+    /// Looks up both under one lock: an object stored meanwhile is not on its way any more.
     fn growing(&self, dataset: &DatasetId, object: Object, digest: Digest) -> Option<Growing> {
         let index = self.index();
         let growth = index.growing.get(&(*dataset, object))?;

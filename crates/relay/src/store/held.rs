@@ -1,4 +1,4 @@
-//! What is held of a dataset, as the disk says: somebody may have removed files beneath the index.
+//! Holdings of a dataset by the disk: somebody may have removed files beneath the index.
 
 use std::{fs, io, sync::PoisonError};
 
@@ -10,12 +10,13 @@ use posthaste_types::{ChunkIndex, FragmentIndex};
 
 use super::{Store, Stored, layout};
 
-/// Objects of a dataset in their order, and where the next ones start.
+/// Objects of a dataset in their order, and the start of the next page.
 type Page = (Vec<(Object, Stored)>, Option<(ChunkIndex, FragmentIndex)>);
 
 impl Store {
-    /// At most `count` fragments of the dataset from this place on, and where the next ones start. Each is looked at: what is not there,
-    /// or is shorter or longer than it was, is held no more. Blocking.
+    /// Returns at most `count` fragments of the dataset from this position on, and the start of the
+    /// next page. It checks each: if its file is missing, or has another length, it is held no
+    /// more. Blocking.
     pub(crate) fn inventory(
         &self,
         dataset: &DatasetId,
@@ -40,7 +41,7 @@ impl Store {
         (held, next)
     }
 
-    /// The same by the index alone.
+    /// Returns the holdings by the index alone.
     fn known(
         &self,
         dataset: &DatasetId,
@@ -64,7 +65,8 @@ impl Store {
         (page, next)
     }
 
-    /// Whether the file of an object is as it was stored. One that can't be looked at now may be.
+    /// Returns whether the file of an object is as it was stored. A file that can't be looked at
+    /// now may be.
     fn is_there(&self, dataset: &DatasetId, object: Object, stored: &Stored) -> bool {
         let path = layout::object_path(&self.dir, dataset, object, &stored.digest);
         match fs::metadata(path) {
@@ -75,7 +77,8 @@ impl Store {
         }
     }
 
-    /// Takes objects out of the index whose files are gone, and what is left of those, so that they can be stored again.
+    /// Removes objects from the index whose files are gone, and their remains, so that they can be
+    /// stored again.
     fn lose(&self, dataset: &DatasetId, lost: &[(Object, Stored)]) {
         tracing::warn!(
             dataset = %layout::dataset_name(dataset),
@@ -95,7 +98,7 @@ impl Store {
                 continue;
             }
             let path = layout::object_path(&self.dir, dataset, *object, &stored.digest);
-            // What is there has another length: it is nobody's.
+            // A file of another length belongs to no object.
             let _ = fs::remove_file(path);
             holding.objects.remove(object);
             index.objects -= 1;

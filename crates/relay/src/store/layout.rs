@@ -20,23 +20,23 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::Stored;
 
-/// Name of the file that tells when a dataset expires.
+/// Name of the file with a dataset's expiry.
 pub(super) const EXPIRES: &str = "expires";
 /// Digits of the digest beside it.
 const CHECK_DIGITS: usize = 16;
-/// When what nobody can tell the end of expires: with the year 9999.
+/// Expiry of what has no known end: the year 9999.
 const KEPT_S: u64 = 253_402_300_799;
 /// Chunks whose fragments share a directory, so that no directory grows without bound.
 const GROUP_CHUNKS: u32 = 4096;
 
-/// Makes a directory that nobody else reads, or makes one so that is there.
+/// Makes a directory private to its owner, also one that exists.
 pub(super) fn make_private(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
 }
 
-/// Makes the relay's directory and makes sure that no other relay uses it.
+/// Makes the relay's directory and locks it against other relays.
 pub(super) fn lock(dir: &Path) -> Result<File> {
     let failed = |cause| Error::io("use", dir.display().to_string(), cause);
     fs::DirBuilder::new()
@@ -56,12 +56,12 @@ pub(super) fn lock(dir: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// Below what, in a directory or a store, all of a dataset lies.
+/// Returns the prefix, in a directory or a store, of everything of a dataset.
 pub(crate) fn dataset_name(dataset: &DatasetId) -> String {
     format!("datasets/{dataset}")
 }
 
-/// The name of an object in a directory or a store once it counts.
+/// Returns the name of an object in a directory or a store once it counts.
 pub(crate) fn object_name(dataset: &DatasetId, object: Object, digest: &Digest) -> String {
     let dataset = dataset_name(dataset);
     match object {
@@ -78,7 +78,7 @@ pub(super) fn dataset_path(dir: &Path, dataset: &DatasetId) -> PathBuf {
     dir.join(dataset_name(dataset))
 }
 
-/// Where an object lies once it counts.
+/// Returns the path of an object once it counts.
 pub(super) fn object_path(
     dir: &Path,
     dataset: &DatasetId,
@@ -88,7 +88,7 @@ pub(super) fn object_path(
     dir.join(object_name(dataset, object, digest))
 }
 
-/// The object a file name tells of.
+/// Parses the object of a file name.
 fn parse_name(name: &str) -> Option<(Object, Digest)> {
     let (object, digest) = name.rsplit_once('.')?;
     let digest = digest.parse().ok()?;
@@ -101,7 +101,7 @@ fn parse_name(name: &str) -> Option<(Object, Digest)> {
 
 type Found = (DatasetId, u64, BTreeMap<Object, Stored>);
 
-/// Every dataset below `datasets`. What has another name is none of ours and is left alone.
+/// Returns every dataset below `datasets`. Entries with other names are left alone.
 pub(super) fn scan(datasets: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for item in fs::read_dir(datasets)? {
@@ -118,7 +118,7 @@ pub(super) fn scan(datasets: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// What is written down of when a dataset expires: a flipped digit of it would be another moment.
+/// Returns the text of an expiry file: a flipped digit of it must not give another moment.
 pub(super) fn write_expiry(expires_s: u64) -> String {
     let digest = blake3::hash(expires_s.to_string().as_bytes()).to_hex();
     format!("{expires_s} {}", &digest[..CHECK_DIGITS])
@@ -126,16 +126,17 @@ pub(super) fn write_expiry(expires_s: u64) -> String {
 
 fn parse_expiry(text: &str) -> Option<u64> {
     let expires_s = text.split(' ').next()?.parse().ok()?;
-    // One without a check was written by a relay of before.
+    // A relay of a former release wrote one without a check.
     let is_sound = [write_expiry(expires_s), expires_s.to_string()].contains(&text.to_owned());
     is_sound.then_some(expires_s)
 }
 
-/// When a dataset expires that holds something, or nothing. What is stored is never removed for a file that tells nothing.
+/// Returns when a dataset expires, given whether it holds something. A damaged or missing file
+/// never makes stored data expire.
 fn read_expiry(file: &Path, holds_some: bool) -> io::Result<u64> {
     let read = match fs::read(file) {
         Ok(read) => read,
-        // Nobody was told that anything is stored.
+        // No client was told that anything is stored.
         Err(cause) if cause.kind() == io::ErrorKind::NotFound && !holds_some => return Ok(0),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(cause) => return Err(cause),
@@ -173,7 +174,7 @@ fn scan_objects(
     Ok(())
 }
 
-/// Bytes of all files below a directory; 0 when there is none. Links are not followed.
+/// Returns the bytes of all files below a directory; 0 if there is none. Links are not followed.
 pub(super) fn bytes_below(directory: &Path) -> io::Result<u64> {
     let mut open = vec![directory.to_owned()];
     let mut bytes = 0;

@@ -1,8 +1,9 @@
-//! Who takes how much of the capacity, and until when.
+//! Shares of the capacity: their owners, sizes and ends.
 //!
-//! A dataset takes what is stored of it and under way until it expires; while space is reserved for it, that or what is
-//! reserved, whichever is more. Files take theirs for good. So long as nothing is reserved the sum can only fall, and
-//! what fits now fits later; else the calendar is asked for every later moment.
+//! A dataset uses its stored bytes and uploads under way until it expires. While space is reserved
+//! for it, it uses that or the reservation, whichever is more. Files use theirs for good. As long
+//! as nothing is reserved the sum can only fall, so what fits now fits later; otherwise the
+//! calendar is checked for every later moment.
 
 mod spaces;
 
@@ -21,7 +22,7 @@ use posthaste_types::{ByteRate, Timestamp};
 use super::Refusal;
 pub(super) use spaces::{KeptSpaces, Spaces};
 
-/// How full the store is, in bytes.
+/// Use of the store, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) capacity: u64,
@@ -31,13 +32,13 @@ pub(crate) struct Usage {
     pub(crate) free: u64,
 }
 
-/// What a dataset has of the room.
+/// Account of a dataset's room.
 #[derive(Debug, Default)]
 struct Account {
     stored: u64,
-    /// Until when what is stored is kept, in seconds since the Unix epoch.
+    /// Expiry of the stored bytes, in seconds since the Unix epoch.
     expires_s: u64,
-    /// Uploads under way, and their bytes, by until when they want to be kept.
+    /// Number and bytes of uploads under way, by requested expiry.
     under_way: BTreeMap<u64, (u32, u64)>,
 }
 
@@ -54,13 +55,13 @@ impl Account {
         self.stored == 0 && self.expires_s == 0 && self.under_way.is_empty()
     }
 
-    /// What is stored is kept for as long as any upload of it asks.
+    /// Returns the end of the room: stored data is kept for as long as any upload of it asks.
     fn end_s(&self) -> u64 {
         let last = self.under_way.keys().next_back().copied();
         last.unwrap_or_default().max(self.expires_s)
     }
 
-    /// An upload is over.
+    /// Ends an upload.
     fn end(&mut self, bytes: u64, expires_s: u64) {
         if let Some((uploads, taken)) = self.under_way.get_mut(&expires_s) {
             *uploads -= 1;
@@ -72,7 +73,7 @@ impl Account {
     }
 }
 
-/// The capacity and who has it. Moments are seconds since the Unix epoch.
+/// Capacity and its users. Moments are seconds since the Unix epoch.
 #[derive(Debug)]
 pub(super) struct Room {
     capacity: u64,
@@ -81,12 +82,12 @@ pub(super) struct Room {
     stored: u64,
     under_way: u64,
     accounts: BTreeMap<DatasetId, Account>,
-    /// Bytes of all accounts, by when they end.
+    /// Bytes of all accounts, by their ends.
     ends: BTreeMap<u64, u64>,
     spaces: Spaces,
-    /// Of what is reserved now, what is not filled.
+    /// Unfilled bytes of the reservations of now.
     unfilled: u64,
-    /// From when until when that is so, but for what is stored.
+    /// Span in which that is so, except for what is stored.
     counted: (u64, u64),
 }
 
@@ -105,13 +106,13 @@ impl Room {
         }
     }
 
-    /// Bytes that are there, or will be when uploads end.
+    /// Returns the bytes that are there, or will be when uploads end.
     fn taken(&self) -> u64 {
         let taken = self.stored.saturating_add(self.under_way);
         taken.saturating_add(self.files)
     }
 
-    /// Brings what is counted to this moment.
+    /// Brings the counts to this moment.
     fn advance(&mut self, now_s: u64) {
         if !(self.counted.0..self.counted.1).contains(&now_s) {
             self.spaces.expire(now_s);
@@ -142,13 +143,13 @@ impl Room {
         }
     }
 
-    /// What anybody may take now.
+    /// Returns the bytes that anybody may use now.
     fn free(&self) -> u64 {
         let taken = self.taken().saturating_add(self.unfilled);
         self.capacity.saturating_sub(taken)
     }
 
-    /// Changes an account, and all that is counted of it.
+    /// Changes an account, and all counts that depend on it.
     fn change(&mut self, dataset: &DatasetId, what: impl FnOnce(&mut Account)) {
         let mut account = self.accounts.remove(dataset).unwrap_or_default();
         let grant = self.spaces.get(dataset).copied();
@@ -184,7 +185,8 @@ impl Room {
         });
     }
 
-    /// Takes room for an upload of `bytes` that wants to be kept until `expires_s`, and with it all of the dataset.
+    /// Takes room for an upload of `bytes` that wants to be kept until `expires_s`, and with it all
+    /// of the dataset.
     ///
     /// # Errors
     /// [`ErrorKind::Full`].
@@ -205,12 +207,12 @@ impl Room {
         Ok(())
     }
 
-    /// Gives back what an upload took.
+    /// Releases the room of an upload.
     pub(super) fn end(&mut self, dataset: &DatasetId, bytes: u64, expires_s: u64) {
         self.change(dataset, |account| account.end(bytes, expires_s));
     }
 
-    /// What an upload took is stored from now on.
+    /// Counts the bytes of an upload as stored from now on.
     pub(super) fn store(&mut self, dataset: &DatasetId, bytes: u64, expires_s: u64) {
         self.change(dataset, |account| {
             account.end(bytes, expires_s);
@@ -218,22 +220,22 @@ impl Room {
         });
     }
 
-    /// So much less is stored.
+    /// Counts lost bytes as no longer stored.
     pub(super) fn lose(&mut self, dataset: &DatasetId, bytes: u64) {
         self.change(dataset, |account| account.stored -= bytes);
     }
 
-    /// What is stored is kept until this moment.
+    /// Keeps the stored bytes until this moment.
     pub(super) fn keep(&mut self, dataset: &DatasetId, expires_s: u64) {
         self.change(dataset, |account| account.expires_s = expires_s);
     }
 
-    /// Nothing is stored any more.
+    /// Counts a dataset as removed.
     pub(super) fn remove(&mut self, dataset: &DatasetId) {
         self.load(dataset, 0, 0);
     }
 
-    /// Whether something that is there need not be.
+    /// Returns whether anything stored has expired.
     pub(super) fn has_expired(&self, now_s: u64) -> bool {
         let first = self.ends.first_key_value();
         first.is_some_and(|(end_s, _)| *end_s <= now_s)
@@ -263,7 +265,8 @@ impl Room {
         Ok(())
     }
 
-    /// Whether it would fit if everything stayed for ever and all reservations were of the same moment.
+    /// Returns whether `more` would fit if everything stayed for ever and all reservations were of
+    /// the same moment.
     fn fits_anyway(&self, more: u64) -> bool {
         let taken = self.taken().saturating_add(self.spaces.promised());
         taken.saturating_add(more) <= self.capacity
@@ -319,8 +322,9 @@ impl Room {
             .hint("delete datasets, wait for some to expire, or lend more with --capacity")
     }
 
-    /// What is taken from a moment on beyond what is reserved, by all but one dataset. It is told at that moment and
-    /// whenever a reservation begins or ends: in between it only falls, so that no span has less room than that.
+    /// Returns the bytes used beyond reservations from a moment on, by all datasets but one. The
+    /// curve has values at that moment and whenever a reservation begins or ends: in between use
+    /// only falls, so no span has less room than that.
     fn outside(&self, except: Option<&DatasetId>, from_s: u64) -> Curve {
         let edges = self.spaces.iter();
         let edges = edges.flat_map(|(_, grant)| [grant.from_unix_s, grant.until_unix_s]);
@@ -366,10 +370,10 @@ impl Room {
         }))
     }
 
-    /// Makes or changes the reservation of a dataset. Also tells whether there was none.
+    /// Makes or changes the reservation of a dataset. Also returns whether there was none.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then it is as it was.
+    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then nothing changes.
     pub(super) fn reserve(
         &mut self,
         dataset: &DatasetId,
@@ -384,26 +388,26 @@ impl Room {
         reserved
     }
 
-    /// Gives back what is reserved for a dataset; whether anything was.
+    /// Releases the reservation of a dataset; returns whether there was one.
     pub(super) fn release(&mut self, dataset: &DatasetId, now_s: u64) -> bool {
         let was = self.spaces.release(dataset);
         self.count(now_s);
         was
     }
 
-    /// All that is reserved.
+    /// Returns all reservations.
     pub(super) fn spaces(&self) -> &Spaces {
         &self.spaces
     }
 
-    /// Puts back what was reserved before.
+    /// Restores earlier reservations.
     pub(super) fn put_back(&mut self, spaces: Spaces, now_s: u64) {
         self.spaces = spaces;
         self.spaces.expire(now_s);
         self.count(now_s);
     }
 
-    /// What is reserved, and how much of it is filled.
+    /// Returns the reservations, and how much of each is filled.
     pub(super) fn held(&mut self, now_s: u64) -> Vec<SpaceHeld> {
         self.advance(now_s);
         let held = |(dataset, grant): (&DatasetId, &SpaceGrant)| SpaceHeld {
@@ -415,7 +419,7 @@ impl Room {
     }
 }
 
-/// What of a reservation `bytes` do not fill at a moment.
+/// Returns the bytes of a reservation that `bytes` do not fill at a moment.
 fn unfilled(grant: &SpaceGrant, bytes: u64, now_s: u64) -> u64 {
     let is_now = (grant.from_unix_s..grant.until_unix_s).contains(&now_s);
     if is_now {
@@ -425,7 +429,8 @@ fn unfilled(grant: &SpaceGrant, bytes: u64, now_s: u64) -> u64 {
     }
 }
 
-/// What `bytes` take over a span beyond what is reserved for them: from when, until when, how much.
+/// Returns the use of `bytes` over a span beyond their reservation: from when, until when, how
+/// much.
 fn beyond(
     own: Option<&SpaceGrant>,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! Space that is reserved for datasets, and the file in which that is kept.
+//! Space reserved for datasets, and the file that keeps it.
 
 use std::{path::Path, sync::PoisonError};
 
@@ -17,11 +17,11 @@ use super::{
 };
 use crate::clock;
 
-/// A thousand reservations.
+/// Maximum of the file's bytes: a thousand reservations.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const VERSION: u64 = 1;
 
-/// Where it is kept.
+/// Describes the file that keeps the reservations.
 pub(super) fn file(dir: &Path) -> KeptFile {
     KeptFile {
         path: dir.join("spaces.json"),
@@ -32,10 +32,10 @@ pub(super) fn file(dir: &Path) -> KeptFile {
     }
 }
 
-/// Takes up what was reserved before. Blocking.
+/// Restores earlier reservations. Blocking.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] when it makes no sense.
+/// [`ErrorKind::Invalid`] if the file makes no sense.
 pub(super) fn restore(file: &KeptFile, room: &mut Room) -> Result<()> {
     let kept: KeptSpaces = file.read()?.unwrap_or_default();
     let now_s = clock::unix_s();
@@ -50,10 +50,11 @@ pub(super) fn restore(file: &KeptFile, room: &mut Room) -> Result<()> {
 }
 
 impl Store {
-    /// Makes or changes the reservation of a dataset. Also tells whether there was none. Blocking.
+    /// Makes or changes the reservation of a dataset. Also returns whether there was none.
+    /// Blocking.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then it is as it was.
+    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then nothing changes.
     pub(crate) fn reserve_space(
         &self,
         dataset: &DatasetId,
@@ -62,7 +63,7 @@ impl Store {
         self.alter(|index, now_s| index.room.reserve(dataset, wanted, now_s))
     }
 
-    /// Gives back what is reserved for a dataset, if anything is. Blocking.
+    /// Releases the reservation of a dataset, if there is one. Blocking.
     pub(crate) fn release_space(&self, dataset: &DatasetId) -> Result<(), Refusal> {
         self.alter(|index, now_s| {
             index.room.release(dataset, now_s);
@@ -70,12 +71,12 @@ impl Store {
         })
     }
 
-    /// All that is reserved.
+    /// Returns all reservations.
     pub(crate) fn spaces(&self) -> Vec<SpaceHeld> {
         self.index().room.held(clock::unix_s())
     }
 
-    /// Does something to what is reserved and writes it down; or, when that fails, has not done it.
+    /// Changes the reservations and writes them down; if writing fails, it undoes the change.
     fn alter<T>(
         &self,
         what: impl FnOnce(&mut Index, u64) -> Result<T, Refusal>,

@@ -1,4 +1,4 @@
-//! An object on its way in.
+//! Object on its way in.
 
 use std::{
     fs::{self, File},
@@ -19,21 +19,21 @@ use posthaste_types::Digest;
 use super::{Growth, OBJECTS_MAX, Refusal, Store, Stored, layout};
 use crate::clock;
 
-/// An object being received: bytes in `incoming/` and space set aside for them. Dropped before it
-/// is sealed, it leaves nothing behind.
+/// Object being received: bytes in `incoming/` and space set aside for them. Dropped before it is
+/// sealed, it leaves nothing behind.
 pub(crate) struct Upload {
     store: Arc<Store>,
     dataset: DatasetId,
     object: Object,
     stored: Stored,
-    /// Until when it is wanted.
+    /// Requested expiry.
     expires_s: u64,
     path: PathBuf,
     file: Arc<File>,
     growth: Arc<Growth>,
     hasher: Box<blake3::Hasher>,
     received: u64,
-    /// Whether its space is still set aside.
+    /// Its space is still set aside.
     is_under_way: bool,
 }
 
@@ -77,12 +77,12 @@ impl Upload {
         })
     }
 
-    /// What of it is on disk, for those who follow it.
+    /// Returns the growth of the upload on disk, for those who follow it.
     pub(crate) fn growth(&self) -> Arc<Growth> {
         Arc::clone(&self.growth)
     }
 
-    /// Appends what arrived. Blocking.
+    /// Appends received bytes. Blocking.
     pub(crate) fn write(&mut self, pieces: &[Bytes]) -> Result<(), Refusal> {
         for piece in pieces {
             self.received += piece.len() as u64;
@@ -99,14 +99,14 @@ impl Upload {
         Ok(())
     }
 
-    /// Checks the digest, puts the object in its place and counts it. Blocking.
+    /// Verifies the digest, puts the object in its place and counts it. Blocking.
     pub(crate) fn seal(mut self) -> Result<(), Refusal> {
         self.check_and_place()?;
         self.growth.tell(Grown::Whole);
         Ok(())
     }
 
-    /// Counts an object whose bytes lie elsewhere, and were checked there. Blocking.
+    /// Counts an object whose bytes lie elsewhere, and were verified there. Blocking.
     pub(crate) fn vouch(mut self) -> Result<(), Refusal> {
         self.file.set_len(self.stored.size)?;
         self.place_and_count()?;
@@ -202,7 +202,7 @@ impl Drop for Upload {
 }
 
 impl Store {
-    /// Sets space aside for an upload. What has expired need not be in its way.
+    /// Sets space aside for an upload, after removing what has expired.
     fn set_aside(&self, dataset: &DatasetId, size: u64, expires_s: u64) -> Result<(), Refusal> {
         let now_s = clock::unix_s();
         let refused = match self.take_room(dataset, size, expires_s, now_s) {
@@ -233,7 +233,7 @@ impl Store {
         index.room.begin(dataset, size, expires_s, now_s)
     }
 
-    /// Whether the object is to be put in place; `false` when the same is there already.
+    /// Returns whether the object is to be put in place; `false` if an equal one is there already.
     fn begin_sealing(
         &self,
         dataset: &DatasetId,
@@ -260,7 +260,7 @@ impl Store {
     }
 }
 
-/// The refusal to store something else in an object's place.
+/// Returns the refusal to store something else in an object's place.
 pub(crate) fn other_digest() -> Refusal {
     Refusal::new(
         ErrorKind::Conflict,

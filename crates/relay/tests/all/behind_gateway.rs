@@ -1,4 +1,4 @@
-//! A relay that only a gateway reaches, as its client sees it.
+//! Relay that only a gateway reaches, as its client sees it.
 
 use posthaste_endpoint::{
     ErrorKind,
@@ -8,7 +8,7 @@ use posthaste_endpoint::{
 use posthaste_testbed::free_port;
 use tokio::net::TcpListener;
 
-/// Nobody listens there.
+/// Returns an address where nobody listens.
 fn closed() -> String {
     format!("127.0.0.1:{}", free_port().unwrap())
 }
@@ -32,7 +32,7 @@ async fn kind_through(gateway: String) -> ErrorKind {
     client.status().await.unwrap_err().kind()
 }
 
-/// Where no straight way leads, that it is refused says nothing.
+/// Checks that a refusal says nothing about the relay if no straight way leads there.
 #[tokio::test]
 async fn what_a_busy_gateway_does_not_reach_in_time_is_not_said_to_be_gone() {
     // The kernel takes connections, and nobody ever reads.

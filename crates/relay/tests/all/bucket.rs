@@ -1,5 +1,5 @@
-//! A relay that keeps its bytes in an object store, over real stores of three kinds: nothing but passes goes through it,
-//! and what counts is there.
+//! Relay that keeps its bytes in an object store, over real stores of three kinds: only presigned
+//! URLs go through it, and what counts is there.
 
 use std::{
     collections::BTreeSet, fs::Permissions, os::unix::fs::PermissionsExt, sync::Arc, time::Duration,
@@ -22,11 +22,11 @@ use posthaste_types::{Bytes as Amount, ChunkIndex, FragmentIndex};
 use crate::support::running::{Running, digest, later, noise};
 use crate::support::striped::{CHUNK, DATASET, SIZE, code, fragment, stripe};
 
-/// Between two looks whether something came about, and how many at most: two minutes.
+/// Interval and maximum number of looks whether something came about: two minutes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 2_400;
 
-/// A store, and a directory for the relay that has it.
+/// Store, and a directory for the relay that has it.
 enum Server {
     S3(S3Server),
     Azure(AzureServer),
@@ -94,7 +94,7 @@ impl Place {
         .await
     }
 
-    /// Everything the store has of datasets.
+    /// Returns everything the store has of datasets.
     async fn objects(&self) -> BTreeSet<String> {
         self.below("a prefix/datasets").await
     }
@@ -125,7 +125,7 @@ impl Place {
     }
 }
 
-/// A client that knows what the relay is.
+/// Returns a client that knows what the relay is.
 async fn client(relay: &Running) -> RelayClient {
     let client = relay.client();
     assert!(client.status().await.unwrap().lets_through);
@@ -138,7 +138,7 @@ async fn put(client: &RelayClient, n: usize, bytes: &Bytes) -> posthaste_endpoin
     put.await
 }
 
-/// Fragment 0, as whoever sends it asks for a pass.
+/// Returns the request of a presigned URL for fragment 0.
 fn wanted(bytes: &[u8]) -> PassBody {
     PassBody {
         size: bytes.len() as u64,
@@ -152,7 +152,7 @@ fn wanted(bytes: &[u8]) -> PassBody {
 
 async fn pass(client: &RelayClient, body: &PassBody) -> Pass {
     let object = Object::Fragment(CHUNK, fragment(0));
-    // What is being removed is not written to.
+    // A dataset that is being removed accepts no writes.
     let mut tries = 0..LOOKS_MAX;
     let answer = loop {
         match client.ask_pass(&DATASET, object, body).await {
@@ -257,7 +257,7 @@ async fn a_relay_that_is_started_again_holds_what_it_held_and_nobody_else_its_pr
         hours: None,
         load_from: "/proc/loadavg".into(),
     };
-    // What is only told of there would be served as it is: holes.
+    // Files here without their bytes would be served as they are: holes.
     let said = refused(options.clone()).await;
     assert!(said.contains("s3://testbed/a prefix"), "{said}");
     let other = Bucket::open(place.open("another").await).await.unwrap();
@@ -300,7 +300,7 @@ async fn sends_again_what_never_counted(place: Place) {
     relay.kill().await;
     let relay = place.start().await;
     let client = self::client(&relay).await;
-    // The dataset is unknown here, and yet what the store has of it goes.
+    // The dataset is unknown here, and yet its objects in the store go.
     client.delete_dataset(&DATASET).await.unwrap();
     place.is_emptied().await;
     leave_uncounted(&client, &bytes).await;
@@ -314,7 +314,7 @@ async fn only_what_the_store_has_whole_counts() {
     let relay = place.start().await;
     let client = client(&relay).await;
     let bytes = noise(1, 1000);
-    // It is said to be there, and is not.
+    // The request says that it is there, and it is not.
     let body = PassBody {
         is_sent: true,
         ..wanted(&bytes)
@@ -322,7 +322,7 @@ async fn only_what_the_store_has_whole_counts() {
     let object = Object::Fragment(CHUNK, fragment(0));
     let refused = client.ask_pass(&DATASET, object, &body).await;
     assert_eq!(refused.err().unwrap().kind(), ErrorKind::Corrupt);
-    // Bytes that are not those of the digest never leave.
+    // Bytes with another digest never leave.
     let wrong = client.put_fragment(
         &DATASET,
         CHUNK,
@@ -351,7 +351,7 @@ async fn only_what_the_store_has_whole_counts() {
     // Space that was set aside for what did not come is free once the pass is used again.
     put(&client, 0, &bytes).await.unwrap();
     assert_eq!(client.status().await.unwrap().used, Amount::new(1000));
-    // A release that knows no passes is told so.
+    // A release that knows no presigned URLs is told so.
     client.expect_passes(false);
     let refused = put(&client, 2, &bytes).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
@@ -397,7 +397,7 @@ async fn serves_other_relays(place: Place) {
     let forwarded = to_near.forward_fragment(&DATASET, CHUNK, fragment(0), &to_backed, later());
     forwarded.await.unwrap();
     assert_eq!(place.objects().await.len(), 1);
-    // What is taken as it is.
+    // A fragment fetched as it is.
     let size = stripe.fragments[0].len() as u64;
     let piece = (size, stripe.digests[0]);
     let taken = to_far.take(&DATASET, (CHUNK, fragment(0)), piece, &to_backed, later());
@@ -420,7 +420,7 @@ async fn serves_other_relays(place: Place) {
     assert!(gathered.await.unwrap().is_stored());
     let got = to_far.get_fragment(&DATASET, CHUNK, FragmentIndex::WHOLE, stripe.chunk_digest);
     assert_eq!(got.await.unwrap().len(), SIZE);
-    // It does nothing with bytes itself.
+    // The relay does nothing with bytes itself.
     let refused = to_backed
         .forward_fragment(&DATASET, CHUNK, fragment(0), &to_far, later())
         .await
@@ -460,12 +460,12 @@ async fn a_store_that_breaks_costs_nothing_that_counted() {
         panic!("another store");
     };
     server.restart().unwrap();
-    // What could not be removed is, at the next turn.
+    // An object that could not be removed is, in the next turn.
     client.delete_dataset(&DATASET).await.unwrap();
     place.is_emptied().await;
     let mut tries = 0..LOOKS_MAX;
     while let Err(error) = put(&client, 1, &noise(2, 1000)).await {
-        // What is being removed is not written to.
+        // A dataset that is being removed accepts no writes.
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         assert!(tries.next().is_some(), "{error}");
         tokio::time::sleep(LOOK_EVERY).await;
@@ -481,7 +481,7 @@ async fn the_way_to_the_store_is_measured_and_nothing_is_left_of_it() {
 async fn measures_the_way(place: Place) {
     let relay = place.start().await;
     let client = client(&relay).await;
-    // All of it, and one that has seen enough before.
+    // All of it, and a probe that has seen enough before.
     for (budget, enough) in [(Amount::mebi(1), u64::MAX), (Amount::mebi(64), 4 << 20)] {
         let goes_on = move |_, _, sent: Amount| sent.get() < enough;
         let probed = client.probe(budget, goes_on).await.unwrap();
@@ -502,12 +502,13 @@ async fn measures_the_way(place: Place) {
         .measure(&client, Amount::mebi(8))
         .await
         .unwrap();
-    // How much of it is averaged depends on when the store answers.
+    // The averaged share depends on when the store answers.
     assert!(measured.sent > Amount::ZERO, "{measured:?}");
     assert!(place.below("a prefix/probe").await.is_empty());
 }
 
-/// A second S3 server keeps one server's ways from being taken for S3. It takes minutes to build: the nightly run does.
+/// A second S3 server, so that one server's habits are not taken for S3. Building it takes minutes:
+/// the nightly run does.
 mod minio {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Files on a relay: the suite that every endpoint passes, and what is refused.
+//! Files on a relay: the suite that every endpoint passes, and refusals.
 
 use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
@@ -108,7 +108,7 @@ async fn put(peer: &Peer, path: &[u8], bytes: &[u8]) -> posthaste_endpoint::Resu
     peer.put(path, &spec(bytes.len()), data, sum).await
 }
 
-/// Everything below `dir`, but what a relay keeps of its own.
+/// Lists everything below `dir`, except what a relay keeps of its own.
 fn names_below(dir: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).unwrap().flatten() {
@@ -121,7 +121,7 @@ fn names_below(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Tries all that can be done with `path` on a folder that nothing leads out of.
+/// Tries every operation on `path` in a folder that nothing leads out of.
 async fn is_out_of_reach(peer: &Peer, path: &[u8]) {
     let shown = String::from_utf8_lossy(path).into_owned();
     let refused = |error: posthaste_endpoint::Error| {
@@ -204,7 +204,7 @@ async fn nothing_leads_out_of_the_folder_that_is_lent() {
     assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret");
 }
 
-/// The answer to a request of one who may write.
+/// Returns the answer to a request with the right to write.
 async fn ask(relay: &Running, operation: &str, body: &[u8]) -> Vec<u8> {
     let token = mint(&relay.secret, Scope::FilesWrite, None, later());
     let head = format!(
@@ -215,13 +215,13 @@ async fn ask(relay: &Running, operation: &str, body: &[u8]) -> Vec<u8> {
     send_raw(relay, &[head.as_bytes(), body].concat(), true).await
 }
 
-/// Asks, and looks for the reason why not.
+/// Asks, and looks for the reason of the refusal.
 async fn is_refused(relay: &Running, operation: &str, body: &[u8], why: &str) {
     let answer = text(&ask(relay, operation, body).await);
     assert!(answer.contains(why), "{answer}");
 }
 
-/// A message, data and a digest.
+/// Returns a body of a message, data and a digest.
 fn body(message: &impl Record, data: &[u8], digest: &[u8]) -> Vec<u8> {
     let message = message.to_bytes();
     let len = u32::try_from(message.len()).unwrap().to_le_bytes();
@@ -282,7 +282,7 @@ async fn bytes_that_are_not_what_was_sent_do_not_count() {
     let sent = body(&write, &segment, &[0; 32]);
     is_refused(&relay, "write", &sent, "another digest").await;
     assert!(!lent.join("large").exists());
-    // Nothing of it counts: the server knows of no segment.
+    // None of it counts: the server knows of no segment.
     let asked = body(&file, b"", b"");
     let answer = ask(&relay, "create", &asked).await;
     assert!(answer.ends_with(&[2, 0, 0, 1, 0, 0]), "{answer:?}");

@@ -137,7 +137,7 @@ async fn a_whole_that_is_not_what_arrived_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_file_system_says_once_of_lost_bytes_is_heard() {
-    /// What errno(3) calls a failed write.
+    /// Error number of a failed write, as in errno(3).
     const EIO: i32 = 5;
     let was_told = AtomicBool::new(false);
     let fails = move |call: &Call| {

@@ -1,4 +1,4 @@
-//! A relay sends on to another what it still receives.
+//! Transfers by a relay to another of what it still receives.
 
 use std::{fs::File, io::Write, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::support::running::{Running, digest, later, noise};
 const DATASET: DatasetId = DatasetId::new([7; 16]);
 const CHUNK: ChunkIndex = ChunkIndex::new(3);
 const FRAGMENT: FragmentIndex = FragmentIndex::new(1);
-/// Nothing here takes longer, whatever else the machine does.
+/// Time limit of everything here, whatever else the machine does.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Something under way.
+/// Work under way.
 type Doing = JoinSet<Result<()>>;
 
 fn run(work: impl Future<Output = Result<()>> + Send + 'static) -> Doing {
@@ -32,7 +32,7 @@ fn run(work: impl Future<Output = Result<()>> + Send + 'static) -> Doing {
     doing
 }
 
-/// An upload of which the test says how far it is.
+/// Upload whose progress the test controls.
 struct Upload {
     bytes: Bytes,
     file: File,
@@ -66,7 +66,7 @@ impl Upload {
         }
     }
 
-    /// So many bytes are on their way from now on.
+    /// Lets so many bytes go on their way.
     fn reach(&mut self, bytes: usize) {
         let piece = &self.bytes[self.written..bytes];
         self.file.write_all(piece).unwrap();
@@ -86,7 +86,7 @@ impl Upload {
     }
 }
 
-/// Two relays, and where they keep what they hold.
+/// Starts two relays; returns them with their directories.
 async fn two(rate: Option<u64>, capacity: Amount) -> ([TempDir; 2], [Running; 2]) {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let from = Running::start(dirs[0].path(), |_| ()).await;
@@ -111,7 +111,7 @@ async fn ended(mut doing: Doing) -> Result<()> {
     ended.unwrap().unwrap()
 }
 
-/// Whether it has not ended.
+/// Returns whether it has not ended.
 fn goes_on(doing: &mut Doing) -> bool {
     doing.try_join_next().is_none()
 }
@@ -126,7 +126,7 @@ async fn receives(relay: &RelayClient, bytes: u64) {
     timeout(PATIENCE, waits).await.unwrap();
 }
 
-/// Waits until nothing is on its way in, and says how many objects are stored.
+/// Waits until nothing is on its way in, and returns how many objects are stored.
 async fn settled(relay: &RelayClient) -> usize {
     let waits = async {
         loop {
@@ -151,7 +151,7 @@ async fn bytes_go_on_while_they_still_come() {
     let following = follow(&from, &to, sum);
     for mebi in [1, 2, 3] {
         upload.reach(mebi << 20);
-        // What lies beside a last batch in memory has gone on.
+        // Bytes beside a last batch in memory have gone on.
         receives(&to, (mebi as u64 * 1024 - 128) << 10).await;
         assert!(from.inventory(&DATASET).await.unwrap().is_empty());
     }
@@ -189,13 +189,13 @@ async fn an_order_may_overtake_what_it_follows_for_a_while() {
     let bytes = noise(1, 1 << 20);
     let sum = digest(&bytes);
     let mut following = follow(&from, &to, sum);
-    // It is waited for: an answer that something else is stored would be there long before.
+    // It waits: an answer that something else is stored would be there long before.
     let other = from.forward_fragment(&DATASET, CHUNK, FRAGMENT, &to, later());
     assert_eq!(other.await.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(goes_on(&mut following));
     Upload::begin(&from, bytes, sum).end().await.unwrap();
     ended(following).await.unwrap();
-    // What lies there goes on at once; what has another digest never came.
+    // A stored fragment goes on at once; one with another digest never came.
     ended(follow(&from, &to, sum)).await.unwrap();
     let error = ended(follow(&from, &to, digest(b"another")))
         .await

@@ -1,4 +1,5 @@
-//! A relay sends on to another what it holds, when somebody who may write to both asks for it.
+//! Transfers by a relay to another of what it holds, on the order of a caller with the right to
+//! write to both.
 
 use std::{path::Path, time::Duration};
 
@@ -14,7 +15,7 @@ const DATASET: DatasetId = DatasetId::new([7; 16]);
 const CHUNK: ChunkIndex = ChunkIndex::new(3);
 const FRAGMENT: FragmentIndex = FragmentIndex::new(1);
 
-/// Two relays; the first holds a fragment of `size` bytes.
+/// Starts two relays; the first holds a fragment of `size` bytes.
 async fn two(dirs: [&Path; 2], size: usize, rate: Option<u64>) -> [Running; 2] {
     let from = Running::start(dirs[0], |_| ()).await;
     let to = Running::start(dirs[1], |options| {
@@ -41,7 +42,7 @@ async fn what_is_sent_on_lies_there_verified() {
     let [from, to] = two([dirs[0].path(), dirs[1].path()], 3 << 20, None).await;
     assert!(from.client().status().await.unwrap().forwards);
     for _ in 0..3 {
-        // The same again changes nothing.
+        // A repetition changes nothing.
         forward(&from.client(), &to.client()).await.unwrap();
     }
     let held = to.client().inventory(&DATASET).await.unwrap();
@@ -134,7 +135,7 @@ async fn when_nobody_waits_for_it_any_more_it_ends() {
 async fn a_slow_one_is_waited_for_as_long_as_it_moves() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = two([dirs[0].path(), dirs[1].path()], 6 << 20, Some(400 << 10)).await;
-    // Who asks for it has heard at what rate the other takes it, and says so.
+    // The sender knows at what rate the other receives, and reports it.
     let there = to.client();
     there.status().await.unwrap();
     // Longer than a request on which nothing moves is borne.

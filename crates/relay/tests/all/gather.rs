@@ -1,5 +1,5 @@
-//! A relay takes fragments of a chunk from others and rebuilds it, when somebody who may write there asks
-//! for it.
+//! Gathers by a relay: it fetches fragments of a chunk from others and rebuilds it, on the order of
+//! a caller with the right to write there.
 
 use std::{path::Path, time::Duration};
 
@@ -212,7 +212,7 @@ async fn when_nobody_waits_for_it_any_more_nothing_is_left() {
 }
 
 impl Scene {
-    /// The relay shall keep this fragment, from those at these places.
+    /// Orders the relay to keep this fragment, from the holders at these places.
     async fn mend(&self, lost: usize, places: &[usize]) -> posthaste_endpoint::Result<GatherEnd> {
         let keep = Some((fragment(lost), self.stripe.digests[lost]));
         let rebuilt = Rebuilt {
@@ -251,7 +251,8 @@ async fn what_comes_out_with_another_digest_is_not_kept() {
     let end = to.gather(&DATASET, rebuilt, &from, later()).await.unwrap();
     assert_eq!(end.status, 422, "{end:?}");
     assert!(scene.is_empty().await);
-    // Who sends what is to be made again makes no sense, nor does a fragment that is not of the code.
+    // A sender of the fragment to be rebuilt makes no sense, nor does a fragment that is not of the
+    // code.
     let refused = scene.mend(1, &[0, 1]).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     let rebuilt = Rebuilt {

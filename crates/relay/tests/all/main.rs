@@ -1,4 +1,4 @@
-//! What a relay does on a real port.
+//! Tests of a relay on a real port.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

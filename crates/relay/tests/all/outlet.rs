@@ -37,11 +37,11 @@ const WHOLE: FragmentIndex = FragmentIndex::WHOLE;
 struct Chunks {
     dataset: DatasetId,
     whole: Vec<(Bytes, Digest)>,
-    /// Those whose source changed.
+    /// Chunks whose source changed.
     changed: Mutex<BTreeSet<u32>>,
     is_released: AtomicBool,
     given: Mutex<Vec<u32>>,
-    /// How many it gives before it is released.
+    /// Fragments it gives before it is released.
     most: AtomicUsize,
 }
 
@@ -107,7 +107,7 @@ async fn start_relays(folder: &std::path::Path) -> Vec<Running> {
     relays
 }
 
-/// A dataset, relays that may get fragments of it, and an outlet at its source.
+/// Dataset, relays that may get fragments of it, and an outlet at its source.
 struct Scene {
     folder: tempfile::TempDir,
     manifest: Arc<Manifest>,
@@ -257,7 +257,7 @@ impl Scene {
         self.chunks.given.lock().unwrap().clone()
     }
 
-    /// Until the source was asked so many times.
+    /// Waits until the source was asked so many times.
     async fn until_given(&self, times: usize) {
         let asked = async {
             while self.given().len() < times {
@@ -297,7 +297,7 @@ async fn what_no_depot_holds_comes_from_the_source_and_the_rest_from_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_source_is_left_to_what_only_it_holds() {
-    // All of it from the source would take 20 s.
+    // From the source alone it would take 20 s.
     let scene = Scene::new(Some(200_000)).await;
     scene.store(0..36).await;
     scene.pull(&|_| ()).await.unwrap();

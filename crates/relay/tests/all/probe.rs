@@ -1,4 +1,4 @@
-//! Probes: a relay takes bytes of no meaning, says when they came, and keeps nothing.
+//! Probes: a relay receives bytes without meaning, reports when they came, and keeps nothing.
 
 use std::{
     sync::{
@@ -18,11 +18,11 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::support::raw::send_raw;
 use crate::support::running::{Running, later};
 
-/// What may have come before the first mark, and at once after a pause.
+/// Bytes that may have come before the first mark, and at once after a pause.
 const SAVED_UP_MAX: Amount = Amount::new(512 << 10);
-/// What its sender has seen enough after: some seconds of a mebibyte each.
+/// Bytes after which the sender has seen enough: some seconds of a mebibyte each.
 const ENOUGH: Amount = Amount::mebi(3);
-/// How long a rate is looked at.
+/// Span over which a rate is measured.
 const WINDOW: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +65,7 @@ async fn a_probe_ends_when_its_sender_has_seen_enough_and_shows_the_limited_rate
         .await
         .unwrap();
     let took = started.elapsed();
-    // All of it would take four minutes.
+    // The whole probe would take four minutes.
     assert!(took < Duration::from_secs(120), "{took:?}");
     assert!(probed.sent < Amount::mebi(256));
     let marks = &probed.marks;
@@ -83,13 +83,14 @@ async fn a_probe_ends_when_its_sender_has_seen_enough_and_shows_the_limited_rate
     assert!(best * 10 > rate * 8, "{best} of {rate}");
 }
 
-/// What a probe has sent when it waits to be let go. The relay has taken in most of it by then.
+/// Bytes that a probe has sent when it waits to be released. The relay has received most of them by
+/// then.
 const PAUSED_AFTER: Amount = Amount::mebi(8);
 
-/// More than a probe hands over at once.
+/// More bytes than a probe hands over at once.
 const SOME: Amount = Amount::mebi(1);
 
-/// Returns when the relay has taken in so many bytes of probes.
+/// Returns when the relay has received so many bytes of probes.
 async fn has_taken_in(client: &RelayClient, bytes: Amount) {
     while client.status().await.unwrap().received < bytes {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -119,7 +120,7 @@ async fn probes_are_bounded_and_for_those_who_may_write() {
             true
         };
         paused.spawn(async move { client.probe(Amount::mebi(10), goes_on).await });
-        // More than those before can have sent: this one is under way, too.
+        // More than the earlier probes can have sent: this one is under way, too.
         let enough = PAUSED_AFTER.times(paused_before) + SOME;
         has_taken_in(&relay.client(), enough).await;
     }
@@ -150,7 +151,8 @@ async fn whoever_sends_more_than_a_probe_is_told_so() {
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
 }
 
-/// What kernels hold of a probe takes longer than a probe may: what came until then tells the rate all the same.
+/// Kernels buffer more of a probe than can arrive in its time: what came until then gives the rate
+/// all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_probe_of_a_slow_path_tells_its_rate() {
     let dir = tempfile::tempdir().unwrap();
@@ -203,13 +205,13 @@ async fn a_relay_measures_the_path_to_another_one_at_a_time() {
     let status = taker.status().await.unwrap();
     assert_eq!(status.used, Amount::ZERO);
 
-    // Who is not let in there, or is not there, is told so.
+    // A client without access there, or a relay that is not there, is reported.
     let stranger = to.client_with(Credential::Secret([9; 32]));
     let refused = giver.measure(&stranger, Amount::mebi(1)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unauthenticated);
     drop(to);
     assert!(giver.measure(&taker, Amount::mebi(1)).await.is_err());
-    // And who may not write here measures nothing.
+    // A client without the right to write here measures nothing.
     let reader = mint(
         &from.secret,
         Scope::Read,

@@ -121,7 +121,8 @@ async fn a_dead_depot_is_made_up_for_by_parity() {
         .unwrap();
     assert_same(&scene.source(), &scene.home());
     assert_eq!(report.depots_lost, 1);
-    // How many depends on how soon the depot is given up: parity that was merely faster isn't counted.
+    // The number depends on how soon the depot is given up: parity that was merely faster isn't
+    // counted.
     let chunks = scene.manifest.chunks.len() as u64;
     assert!(
         (1..=chunks).contains(&report.rebuilt_chunks),
@@ -501,7 +502,7 @@ async fn what_a_destination_refuses_of_one_entry_leaves_the_others() {
             (call.deed == Deed::MakeLink, EPERM),
             (call.deed == Deed::MakeDirectory && call.has(":"), EINVAL),
             (call.deed == Deed::Rename && call.has("bad"), EPERM),
-            // Told when the file is closed.
+            // Reported when the file is closed.
             (call.deed == Deed::Close && call.end > 100_000, EIO),
         ];
         let refused = refused.into_iter().find(|(is_refused, _)| *is_refused);
@@ -556,7 +557,8 @@ async fn what_concerns_everything_ends_a_pull() {
     }
 }
 
-/// A file system that says once of each file larger than `bytes` that some of it was lost, when it is closed.
+/// Returns the habits of a file system that reports once of each file larger than `bytes` that some
+/// of it was lost, when it is closed.
 fn tells_once(bytes: u64) -> Habits {
     const EIO: i32 = 5;
     let told = Mutex::new(BTreeSet::new());
@@ -598,7 +600,7 @@ async fn nothing_is_kept_of_a_file_that_lost_some() {
         fs::write(root.join("large"), noise(1, 900_000)).unwrap();
     })
     .await;
-    // Told once, and it ends the pull; what was written is then wrong.
+    // Reported once, and it ends the pull; what was written is then wrong.
     let is_told = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_told);
     let files = Files::mount(Habits::refusing(move |call| {
@@ -699,7 +701,7 @@ async fn of_two_names_that_are_one_there_the_second_is_left_out() {
         assert_eq!(fs::read(home.join("A")).unwrap(), noise(1, 120_000));
     }
     assert_eq!(scene.pull().await.left_out.count, 0);
-    // A directory of it alone takes names for one.
+    // Only one of its directories folds names.
     let scene = Scene::new("2+1", |root| {
         fs::create_dir(root.join("D")).unwrap();
         for name in ["A", "a", "D/A", "D/a"] {

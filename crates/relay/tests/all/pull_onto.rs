@@ -1,4 +1,5 @@
-//! Pulls to where something is already: what others planted, and files that lost what belongs to them.
+//! Pulls to a destination that has something already: planted by others, or files that lost
+//! attributes.
 
 use std::{
     fs,
@@ -27,7 +28,7 @@ async fn scene_of(fill: impl FnOnce(&Path)) -> Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_user_planted_as_unfinished_is_not_gone_on_with() {
     let scene = scene_of(|_| ()).await;
-    // What a full disk leaves has the name.
+    // A remainder of a full disk has the name.
     let files = Files::mount(Habits::refusing(|call| {
         (call.deed == Deed::Write).then_some(ENOSPC)
     }));

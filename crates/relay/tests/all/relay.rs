@@ -1,4 +1,4 @@
-//! A relay in this process, spoken to over real TLS sockets.
+//! Relay in this process, reached over real TLS sockets.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::support::running::{Running, digest, in_seconds, later, noise};
 
 const F0: FragmentIndex = FragmentIndex::new(0);
 
-/// Nothing that comes about by itself needs longer, on any machine.
+/// Time limit of everything that comes about by itself, on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn put(
@@ -47,7 +47,7 @@ async fn put(
     stored.map_err(|error| error.kind())
 }
 
-/// Every file below `dir`.
+/// Returns every file below `dir`.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for item in fs::read_dir(dir).unwrap() {
@@ -177,7 +177,7 @@ async fn capacity_holds_to_the_byte_even_for_uploads_at_once() {
             .iter()
             .all(|result| matches!(result, Ok(()) | Err(ErrorKind::Full)))
     );
-    // Space set aside for uploads that end may have turned some away; all of it is free again.
+    // Space set aside for uploads that end may have caused refusals; all of it is free again.
     for chunk in 20..24 {
         let _ = put(&client, &id, chunk, &noise(0, 1 << 20)).await;
     }
@@ -339,7 +339,7 @@ async fn bodies_of_all_clients_share_the_rate() {
         .into_iter()
         .for_each(|result| result.unwrap());
     let took = start.elapsed();
-    // How much longer is up to the machine.
+    // The rest of the time is up to the machine.
     assert!(took.as_secs_f64() > 1.8, "8 MiB at 4 MiB/s took {took:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Connections to a relay that are streams of reservations, through what a gateway looks like to its client.
+//! Connections to a relay that are streams of reservations, through a model of a gateway.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::support::running::Running;
 
-/// Leads every stream to one place, and notes what each says of its reservation.
+/// Model that leads every stream to one place, and notes the reservation that each names.
 struct Door {
     address: String,
     named: Arc<Mutex<Vec<Option<String>>>>,
@@ -43,7 +43,7 @@ impl Door {
                     notes.lock().unwrap().push(named.map(str::to_owned));
                     client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                     let mut end = TcpStream::connect(place).await.unwrap();
-                    // It ends as the connection does.
+                    // The stream ends with the connection.
                     let _ = copy_bidirectional(&mut client, &mut end).await;
                 });
             }
@@ -88,7 +88,7 @@ async fn streams_of_different_reservations_never_share_a_connection() {
         client.reserved("night-7").unwrap(),
         client.reserved("day").unwrap(),
     );
-    // Each is used twice, in turns: what is kept is taken again by its own.
+    // Each is used twice, in turns: its own client uses a kept connection again.
     for _ in 0..2 {
         for one in [&client, &night, &client.humble(), &day, &night.clone()] {
             one.status().await.unwrap();
@@ -97,7 +97,7 @@ async fn streams_of_different_reservations_never_share_a_connection() {
     let name = |name: &str| Some(format!("{name}; optional"));
     let mut named = door.named();
     named.sort();
-    // What gives way was made anew for each turn.
+    // Connections that give way were made anew for each turn.
     assert_eq!(named, [None, None, None, name("day"), name("night-7")]);
     assert!(night.sent() == client.sent() && client.sent().get() > 0);
     let error = client.reserved("night 7").unwrap_err();

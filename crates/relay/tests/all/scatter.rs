@@ -1,5 +1,5 @@
-//! A relay codes a chunk that comes whole, keeps a fragment and sends the others on, when somebody who may write
-//! to all of them asks for it.
+//! Coding by a relay: it gets a whole chunk, keeps a fragment and sends the others, on the order of
+//! a caller with the right to write to all of them.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -16,7 +16,7 @@ use posthaste_types::{Bytes as Amount, ChunkIndex, Digest, FragmentIndex};
 use crate::support::running::{Running, later, noise};
 use crate::support::striped::{CHUNK, DATASET, SIZE, code, fragment, stripe};
 
-/// A relay that codes, and two that get a fragment each of a chunk coded 2+1.
+/// Relay that codes, and two that get a fragment each of a chunk coded 2+1.
 struct Scene {
     relays: Vec<Running>,
     stripe: Stripe,
@@ -28,7 +28,7 @@ impl Scene {
         Self::with(Amount::mebi(64)).await
     }
 
-    /// What the last one has room for.
+    /// Starts the relays, the last of which has this capacity.
     async fn with(capacity: Amount) -> Self {
         let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
         let path = |n: usize| -> &Path { dirs[n].path() };
@@ -60,7 +60,7 @@ impl Scene {
         vec![taker(1), taker(2)]
     }
 
-    /// How each fragment ended.
+    /// Scatters a chunk and returns the end of each fragment.
     async fn scatter(&self, coded: &Coded) -> posthaste_endpoint::Result<BTreeMap<u8, PieceEnd>> {
         let client = self.relays[0].client();
         let mut scattering = client.scatter(&DATASET, coded, &self.to(), later()).await?;
@@ -130,7 +130,7 @@ async fn bytes_that_are_not_the_chunk_and_fragments_that_are_not_its_count_nowhe
     damaged.bytes = noise(2, SIZE);
     let refused = scene.scatter(&damaged).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
-    // As if the relay had coded it wrongly: what comes out is not what should.
+    // As if the relay had coded it wrongly: the result has another digest.
     let mut other = scene.coded();
     other.keep.1 = scene.stripe.digests[1];
     let ends = scene.scatter(&other).await.unwrap();
@@ -151,7 +151,7 @@ async fn what_was_stored_before_the_relay_died_is_found() {
     let first = scattering.next().await.unwrap().unwrap();
     assert!(first.is_stored());
     scene.relays.remove(0).kill().await;
-    // What it told, and nothing else, is sure; the rest either lies there whole or does not.
+    // Only what it reported is sure; the rest either lies there whole or does not.
     let mut told = vec![first.fragment];
     while let Ok(Some(end)) = scattering.next().await {
         told.push(end.fragment);
@@ -198,7 +198,7 @@ async fn who_leaves_ends_what_it_asked_for() {
             .await
             .unwrap(),
     );
-    // The same again is taken, whatever came of the first.
+    // A repetition is accepted, whatever came of the first.
     let ends = scene.scatter(&coded).await.unwrap();
     let is_well = |end: &PieceEnd| end.is_stored() || kind_of(end.status) == ErrorKind::Busy;
     assert!(ends.values().all(is_well), "{ends:?}");

@@ -1,4 +1,4 @@
-//! Space that a relay in this process reserves, asked for over real TLS sockets.
+//! Space that a relay in this process reserves, requested over real TLS sockets.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::support::running::{Running, digest, in_seconds, later, noise};
 const MEBI: u64 = 1 << 20;
 const F0: FragmentIndex = FragmentIndex::new(0);
 
-/// Seconds since the Unix epoch, so many from now.
+/// Returns the time so many seconds from now, in seconds since the Unix epoch.
 fn unix_s(seconds: i64) -> u64 {
     in_seconds(seconds).as_micros() / 1_000_000
 }
@@ -33,7 +33,7 @@ fn space(mebi: u64, from: Option<i64>, until: i64) -> SpaceBody {
     }
 }
 
-/// A relay that lends 64 MiB.
+/// Starts a relay that lends 64 MiB.
 async fn start(dir: &Path) -> Running {
     Running::start(dir, |_| ()).await
 }
@@ -63,7 +63,7 @@ fn ids<const N: usize>() -> [DatasetId; N] {
     std::array::from_fn(|_| DatasetId::random().unwrap())
 }
 
-/// Free and reserved mebibytes.
+/// Returns the free and the reserved mebibytes.
 async fn room(client: &RelayClient) -> (u64, u64) {
     let status = client.status().await.unwrap();
     assert!(status.reserves);
@@ -148,7 +148,7 @@ async fn a_hold_is_gone_unless_it_is_committed() {
     };
     let grant = granted(&client, &kept, committed).await;
     assert_eq!(grant.held_until_unix_s, None);
-    // It is looked at what is free whenever somebody asks.
+    // Free space is computed at every request.
     let mut seen = room(&client).await;
     // Two minutes.
     for _ in 0..2_400 {
@@ -178,7 +178,7 @@ async fn what_is_reserved_for_later_bounds_how_long_others_may_stay() {
     let error = reaching.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     assert!(error.to_string().contains("could be kept until"), "{error}");
-    // What is there can't stay longer either, and what is its own may come early.
+    // Stored data can't stay longer either, and a dataset's own data may come early.
     let longer = put(&client, &other, 0, in_seconds(1100)).await;
     assert_eq!(longer, Err(ErrorKind::Full));
     put(&client, &other, 0, in_seconds(950)).await.unwrap();

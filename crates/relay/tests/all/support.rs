@@ -1,4 +1,4 @@
-//! What tests share.
+//! Code that tests share.
 
 pub mod raw;
 pub mod running;

@@ -1,4 +1,4 @@
-//! The parts of a stream on their way, to the destination or to the parking place.
+//! Segments of a stream on their way, to the destination or to the parking place.
 
 use std::{ops::Range, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::parked::Lot;
 
-/// A part of the stream in memory.
+/// Segment of the stream in memory.
 pub(super) struct Segment {
     pub(super) index: u64,
     pub(super) start: u64,
@@ -34,7 +34,7 @@ impl Segment {
     }
 }
 
-/// A segment that came down.
+/// Segment that was written.
 pub(super) struct Landed {
     pub(super) segment: Segment,
     pub(super) to_parking: bool,
@@ -52,8 +52,8 @@ pub(super) async fn next_segment(
     Ok((spout.take(len), memory))
 }
 
-/// Writes a segment where it belongs. With a parking place, it counts only once a crash at the
-/// destination can't take it back, or it was parked as well.
+/// Writes a segment to its target. With a parking place, it counts only once a crash at the
+/// destination can't lose it, or it was parked as well.
 pub(super) async fn fly(
     shared: &Arc<Shared>,
     moving: &Arc<Moving>,

@@ -1,4 +1,4 @@
-//! A stream that went nowhere: what is lost, in a line.
+//! Report of a lost stream, in a line.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::{Pouring, Target};
 
-/// What is waited for a destination that failed to forget what it has.
+/// Wait for a failed destination to discard what it has.
 const DISCARD_WITHIN: Duration = Duration::from_secs(10);
 
 impl Pouring {
-    /// Forgets what can't be completed any more, and says what that is.
+    /// Discards what can't be completed any more, and reports it.
     pub(super) async fn lost(&mut self, error: Error) -> Error {
         self.flying.shutdown().await;
         let read = Size::new(self.spout.read_so_far());

@@ -1,4 +1,4 @@
-//! What comes out of a pipe: read on a thread of its own, because waiting for it may take for ever.
+//! Content of a pipe, read on a thread of its own because a read may block for ever.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 /// Bytes read before they are handed on: few enough that a slow pipe is not held up for long.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Blocks waiting to be taken.
+/// Maximum of blocks waiting.
 const BLOCKS_MAX: usize = 2;
 
 /// A stream being read once.
@@ -32,7 +32,7 @@ impl Spout {
     /// Reads `file`, which people know as `name`, until its end.
     ///
     /// # Errors
-    /// The system's, when it has no thread to give.
+    /// The system's, if it has no thread to give.
     pub fn start(mut file: File, name: String) -> Result<Self> {
         let (sender, blocks) = mpsc::channel(BLOCKS_MAX);
         let reading = thread::Builder::new().name("spout".to_owned());
@@ -58,7 +58,7 @@ impl Spout {
         })
     }
 
-    /// Waits until `bytes` are gathered, or all there is. Nothing is lost when it is given up.
+    /// Waits until `bytes` are gathered, or all there is. Dropping it loses nothing.
     pub(super) async fn gather(&mut self, bytes: u64) -> Result<()> {
         while self.gathered_bytes < bytes && !self.is_over {
             let block = self.blocks.recv().await.unwrap_or_else(|| Ok(Bytes::new()));
@@ -76,7 +76,7 @@ impl Spout {
         Ok(())
     }
 
-    /// Takes up to `most` of what is gathered.
+    /// Returns up to `most` of the gathered bytes.
     pub(super) fn take(&mut self, most: u64) -> Vec<Bytes> {
         let (mut taken, mut left) = (Vec::new(), most);
         while left > 0
@@ -94,28 +94,28 @@ impl Spout {
         taken
     }
 
-    /// Bytes gathered and not taken.
+    /// Returns the bytes gathered and not used yet.
     pub(super) fn gathered(&self) -> u64 {
         self.gathered_bytes
     }
 
-    /// Whether nothing more will come out of it.
+    /// Returns whether nothing more will come out of it.
     pub(super) fn is_dry(&self) -> bool {
         self.is_over && self.gathered_bytes == 0
     }
 
-    /// Bytes read so far.
+    /// Returns the bytes read so far.
     pub(super) fn read_so_far(&self) -> u64 {
         self.read
     }
 
-    /// Their checksum.
+    /// Returns the checksum of the bytes read.
     pub(super) fn sum(&self) -> Checksum {
         self.summer.sum()
     }
 }
 
-/// The next block; empty at the end.
+/// Returns the next block; empty at the end.
 fn read_block(file: &mut File) -> io::Result<Bytes> {
     let mut block = Vec::with_capacity(BLOCK_BYTES);
     file.take(BLOCK_BYTES as u64).read_to_end(&mut block)?;

@@ -1,9 +1,9 @@
-//! A directory being copied: made before anything is put into it, and given its attributes once
+//! Directory being copied: made before anything is put into it, and given its attributes once
 //! everything in it has arrived.
 //!
-//! Whoever still has something to put into a directory holds it: the visit that lists it, the
-//! directories below it, each file on its way. When the last of them lets go, it is time to seal,
-//! and nothing of it has to be remembered to the end.
+//! All users of a directory hold a reference to it: the visit that lists it, the directories below
+//! it, each file on its way. When the last drops it, the directory is sealed, so nothing of it is
+//! kept to the end.
 
 use std::{
     future::Future,
@@ -22,34 +22,34 @@ use super::{
     seals::{Seal, Seals},
 };
 
-/// The bits of a mode that let the owner read, write and search.
+/// Mode bits that let the owner read, write and search.
 const OWNER_ALL: u32 = 0o700;
 
-/// Whether a directory was made by this copy.
+/// Origin of a directory: made by this copy, or there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Made {
     pub new: bool,
 }
 
-/// A directory at the source and where it goes.
+/// Directory at the source and its destination.
 #[derive(Debug)]
 pub(in crate::copy) struct Directory {
     pub(super) source: Arc<Source>,
     pub(super) from: Vec<u8>,
     pub(super) to: Vec<u8>,
     pub(super) depth: usize,
-    /// As the source tells it; `None` where nobody asked.
+    /// Entry as the source reports it; `None` if nobody asked.
     entry: Option<Entry>,
-    /// A listing of the whole tree told of it.
+    /// The directory comes from a listing of the whole tree.
     by_keys: bool,
     parent: Option<Arc<Self>>,
     made: OnceCell<Made>,
-    /// Where it really lies, where links are followed.
+    /// Real path of the directory, if links are followed.
     real_path: OnceLock<Vec<u8>>,
-    /// What has been given in it at the destination.
+    /// Names given in it at the destination.
     names: OnceLock<Arc<Given>>,
     empty: AtomicBool,
-    /// It could not be made, and that was told.
+    /// The directory could not be made, and that was reported.
     refused: AtomicBool,
     /// It was the user's before: its own attributes stay.
     pub(super) existed: bool,
@@ -57,7 +57,7 @@ pub(in crate::copy) struct Directory {
 }
 
 impl Directory {
-    /// The directory a source is.
+    /// Returns the directory that a source is.
     pub(super) fn root(
         source: Arc<Source>,
         to: Vec<u8>,
@@ -84,7 +84,7 @@ impl Directory {
         })
     }
 
-    /// A directory in this one.
+    /// Returns a directory in this one.
     pub(super) fn below(
         self: &Arc<Self>,
         from: Vec<u8>,
@@ -111,7 +111,7 @@ impl Directory {
         })
     }
 
-    /// Notes where it really lies. Fails where that is a directory that it lies in, which a followed link led back to.
+    /// Notes the real path. Fails if it is a directory above, to which a followed link led back.
     pub(super) fn identify(&self, real_path: Vec<u8>) -> Result<()> {
         let mut above = self.parent.as_deref();
         while let Some(this) = above {
@@ -128,24 +128,24 @@ impl Directory {
         Ok(())
     }
 
-    /// The names given in it at the destination.
+    /// Returns the names given in it at the destination.
     pub(super) fn names(&self, shared: &Shared) -> &Given {
         let names = || shared.claims.directory(&self.to);
         self.names.get_or_init(names)
     }
 
-    /// Something goes into it.
+    /// Notes that something goes into it.
     pub(super) fn is_used(&self) {
         self.empty.store(false, Relaxed);
     }
 
-    /// Whether its owner may still work in it once it has its attributes.
+    /// Returns whether its owner may still work in it once it has its attributes.
     pub(super) fn stays_open(&self) -> bool {
         let mode = self.entry.as_ref().and_then(|entry| entry.mode);
         mode.is_none_or(|mode| mode & OWNER_ALL == OWNER_ALL)
     }
 
-    /// It can't be made: nothing goes into it or what is below it.
+    /// Marks it as impossible to make: nothing goes into it or below it.
     pub(super) fn refuse(&self) {
         self.refused.store(true, Relaxed);
     }
@@ -182,7 +182,7 @@ impl Directory {
     async fn make_one(&self, shared: &Shared, above: Made) -> Result<Made> {
         let endpoint = &shared.destination.endpoint;
         let names = self.parent.as_ref().map(|parent| parent.names(shared));
-        // Of several sources, two may have names that are one there.
+        // Two of several sources may have names that are equal there.
         if names.is_some() || !self.to.is_empty() {
             let given = shared.claims.give(shared, names, &self.to, Kind::Directory);
             given.await?;

@@ -1,4 +1,4 @@
-//! A copy of a directory into itself never ends, and one of a file onto itself loses it.
+//! Refusal of endless and destructive copies: a directory into itself, or a file onto itself.
 
 use posthaste_endpoint::{
     Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, is_same_directory, join,
@@ -9,10 +9,11 @@ use super::{
     directory::Directory,
 };
 
-/// Fails if the destination is the source, or lies inside it, as far as both ends tell where they lie.
+/// Fails if the destination is the source, or lies inside it, as far as both ends report where they
+/// lie.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`]; those of asking.
+/// [`ErrorKind::Invalid`]; errors of the requests.
 pub(super) async fn refuse(
     shared: &Shared,
     source: &Source,
@@ -41,8 +42,9 @@ fn is_inside(shown: String, cause: &'static str) -> Error {
         .at(Locus::Client)
 }
 
-/// Fails if a directory of the source is where the copy goes, by a way that [`refuse`] sees through only here: over SFTP to oneself, for
-/// instance. Of others nothing is asked but of one that is called as the destination is.
+/// Fails if a directory of the source is where the copy goes, by a way that [`refuse`] can't see
+/// through before: over SFTP to oneself, for instance. Costs requests only for a directory with the
+/// destination's name.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`].
@@ -62,7 +64,7 @@ pub(super) async fn refuse_directory(shared: &Shared, directory: &Directory) -> 
     if is_known || shared.options.dry_run || !shown.trim_end_matches('/').ends_with(&called) {
         return Ok(());
     }
-    // Where nothing can be written, that shows when it is.
+    // A destination that can't be written shows that on the first write.
     let is_same = is_same_directory((&**into, root), (&**from, below)).await;
     match is_same {
         Ok(true) => Err(is_inside(
@@ -185,7 +187,7 @@ fn ends_of(path: &str) -> Vec<Vec<u8>> {
 /// Fails if a followed link led to where the copy goes.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`]; those of asking.
+/// [`ErrorKind::Unsupported`]; errors of the requests.
 pub(super) async fn refuse_followed(
     shared: &Shared,
     directory: &Directory,
@@ -209,13 +211,13 @@ pub(super) async fn refuse_followed(
         .at(Locus::Source))
 }
 
-/// Where all of it goes that a directory is copied with; none for the first directory.
+/// Returns the root into which all of a directory goes; `None` for the first directory.
 fn root_of(directory: &Directory) -> Option<&[u8]> {
     let root = directory.to.strip_suffix(&directory.from[..])?;
     (!directory.from.is_empty()).then(|| root.strip_suffix(b"/").unwrap_or(root))
 }
 
-/// Whether `path` is `directory` or lies in it.
+/// Returns whether `path` is `directory` or lies in it.
 fn is_within(path: &[u8], directory: &[u8]) -> bool {
     match path.strip_prefix(directory) {
         Some([] | [b'/', ..]) => true,

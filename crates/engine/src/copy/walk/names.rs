@@ -1,4 +1,4 @@
-//! What lies at the destination: a directory is listed once rather than each file asked for.
+//! Names at the destination: a directory is listed once rather than each file looked up.
 
 use std::{
     collections::HashMap,
@@ -13,20 +13,20 @@ use super::{
     There,
 };
 
-/// Entries of destination directories remembered at once: about 40 MB. Files of a larger directory
-/// are asked for one by one.
+/// Entries of destination directories kept at once: about 40 MB. Files of a larger directory are
+/// looked up one by one.
 const REMEMBERED_ENTRIES_MAX: usize = 200_000;
 
-/// The names in one directory.
+/// Names in one directory.
 #[derive(Debug)]
 pub(super) struct Names {
     known: HashMap<Vec<u8>, Entry>,
-    /// There were too many.
+    /// The directory had too many names.
     cut: bool,
 }
 
 impl Names {
-    /// What has this name.
+    /// Returns what has this name.
     pub(super) fn get(&self, name: &[u8]) -> There {
         match self.known.get(name) {
             Some(found) => There::Found(found.clone()),
@@ -38,7 +38,7 @@ impl Names {
 
 type Cell = Arc<OnceCell<Names>>;
 
-/// The directories looked at lately: when the younger ones are many, the older ones are forgotten.
+/// Recent lookups of directories: when the younger ones are many, the older ones are dropped.
 #[derive(Debug, Default)]
 struct Lately {
     young: HashMap<Vec<u8>, Cell>,
@@ -46,7 +46,7 @@ struct Lately {
     young_entries: usize,
 }
 
-/// What was looked up at the destination.
+/// Objects looked up at the destination.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     lately: Mutex<Lately>,
@@ -65,7 +65,7 @@ impl Lookups {
         cell
     }
 
-    /// The names in the destination directory at `path`.
+    /// Returns the names in the destination directory at `path`.
     pub(super) async fn names(&self, shared: &Shared, path: &[u8]) -> Result<Cell> {
         let cell = self.cell(path);
         if cell.get().is_none() {

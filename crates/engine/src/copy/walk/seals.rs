@@ -1,4 +1,4 @@
-//! Directories in which everything has arrived, to be given their attributes.
+//! Directories in which everything has arrived, before they get their attributes.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -13,34 +13,34 @@ use super::{
     directory::Directory,
 };
 
-/// Directories that may wait to be sealed before the walk waits for them.
+/// Maximum of directories waiting to be sealed before the walk waits for them.
 const WAITING_MAX: usize = 4_096;
 
-/// Directories sealed in one request where an endpoint can.
+/// Directories sealed in one request if an endpoint can.
 const SEALED_TOGETHER_MAX: usize = 256;
 
 /// Requests to seal under way at once.
 const SEALS_AT_ONCE: usize = 8;
 
-/// A directory to seal. It holds the one above, whose turn comes after it.
+/// Directory to seal. It holds the one above, whose turn comes after it.
 #[derive(Debug)]
 pub(super) struct Seal {
     pub source: Arc<Source>,
     pub from: Vec<u8>,
     pub to: Vec<u8>,
     pub entry: Option<Entry>,
-    /// A listing of the whole tree told of it.
+    /// The directory comes from a listing of the whole tree.
     pub by_keys: bool,
     pub empty: bool,
     pub parent: Option<Arc<Directory>>,
 }
 
 impl Seal {
-    /// Lets the directory above be sealed at the same time where that makes no difference: sealing
-    /// this one does not change that one, and is allowed in it whichever comes first.
+    /// Lets the directory above be sealed at the same time if that makes no difference: sealing
+    /// this one does not change that one, and is allowed in either order.
     fn release(&mut self) {
         let is_open = |parent: &mut Arc<Directory>| parent.stays_open();
-        // One that is empty may only be made now, which would change the one above.
+        // An empty one may only be made now, which would change the one above.
         if !self.empty {
             self.parent.take_if(is_open);
         }
@@ -50,9 +50,9 @@ impl Seal {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Seal>,
-    /// Directories that are not sealed yet, whether their turn has come or not.
+    /// Directories not sealed yet, whether their turn has come or not.
     open: usize,
-    /// Nothing more will be listed.
+    /// The walk has ended.
     ended: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Seals {
     state: Mutex<State>,
     /// The destination keeps attributes of directories.
     kept: bool,
-    /// The copy ends as it is, or changes nothing.
+    /// The copy ends early, or changes nothing.
     off: AtomicBool,
     changed: Notify,
     emptied: Notify,
@@ -82,14 +82,14 @@ impl Seals {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory begins.
+    /// Counts a directory that begins.
     pub(super) fn begin(&self) {
         self.state().open += 1;
     }
 
-    /// Everything has arrived in a directory; nothing has to be done about some.
+    /// Adds a directory in which everything has arrived; `None` for one without anything to set.
     pub(super) fn add(&self, seal: Option<Seal>) {
-        // Where a listing of keys tells no object of the directory's own, there is nothing to keep.
+        // If a listing of keys has no object of the directory's own, there is nothing to keep.
         let is_plain = |entry: &Entry| entry.mtime.is_none() && entry.version.is_none();
         let is_due = |seal: &Seal| {
             let is_told = !(seal.by_keys && seal.entry.as_ref().is_some_and(is_plain));
@@ -118,7 +118,7 @@ impl Seals {
         }
     }
 
-    /// Nothing more begins.
+    /// Notes that nothing more begins.
     pub(super) fn end(&self) {
         self.state().ended = true;
         self.changed.notify_waiters();
@@ -159,7 +159,7 @@ impl Seals {
         self.changed.notify_one();
     }
 
-    /// Starts to seal what comes.
+    /// Starts to seal the directories that come.
     pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> JoinSet<()> {
         let mut set = JoinSet::new();
         if self.off.load(Relaxed) {
@@ -180,7 +180,7 @@ impl Seals {
     }
 }
 
-/// Seals directories; once dropped they let go of those above.
+/// Seals directories; once dropped they release those above.
 async fn seal_all(shared: &Shared, mut seals: Vec<Seal>) {
     if shared.is_stopped() {
         return;
@@ -207,7 +207,7 @@ async fn seal_all(shared: &Shared, mut seals: Vec<Seal>) {
     }
 }
 
-/// Asks the source for what its listing did not tell.
+/// Asks the source for what its listing left open.
 async fn ask(shared: &Shared, seal: &mut Seal) {
     let is_told = |entry: &Entry| entry.mtime.is_some();
     if seal.entry.as_ref().is_some_and(is_told) {

@@ -1,5 +1,5 @@
-//! A tree that its endpoint tells at once: paths instead of names, in whatever order, directories
-//! before what they hold.
+//! Tree that its endpoint lists at once: paths instead of names, in any order, directories before
+//! what they hold.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,8 +10,8 @@ use super::{
     super::retry::retried, LISTED_AT_ONCE, Walk, directory::Directory, inside, visit::check_depth,
 };
 
-/// Directories remembered by path, twice: a megabyte. Listings go through a tree branch by
-/// branch, a few branches at once; what lies far behind is not told of again, or made once more.
+/// Directories kept by path, twice: a megabyte. Listings go through a tree branch by branch, a few
+/// branches at once. A directory far behind is not listed again, or is made once more.
 const REMEMBERED_MAX: usize = 2_048;
 
 /// Walks the tree at `root`.
@@ -63,7 +63,7 @@ pub(super) async fn walk(
     told
 }
 
-/// What panicked there panics here.
+/// Resumes here a panic of the ended work.
 fn settle(ended: Option<Result<(), tokio::task::JoinError>>) {
     if let Some(Err(cause)) = ended
         && cause.is_panic()
@@ -72,8 +72,8 @@ fn settle(ended: Option<Result<(), tokio::task::JoinError>>) {
     }
 }
 
-/// A path as the directory and the name in it. Nothing has no name in no directory, so that what
-/// begins with a slash, or has two together, lies in a directory that can't be.
+/// Splits a path into its directory and the name in it. No directory has an empty name, so a path
+/// with a leading slash or two slashes together lies in an impossible directory.
 fn parted(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         None => (b"", path),
@@ -82,13 +82,13 @@ fn parted(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Files of one directory that a page told.
+/// Files of one directory on a page.
 struct Group {
     directory: Arc<Directory>,
     files: Vec<Entry>,
 }
 
-/// The directories told of lately. Those that are not copied are remembered as nothing.
+/// Recently listed directories. Those that are not copied are kept as `None`.
 struct Known<'a> {
     walk: &'a Walk,
     root: &'a Arc<Directory>,
@@ -97,7 +97,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Parts a page by directory.
+    /// Groups a page by directory.
     fn sort(&mut self, page: Vec<Entry>) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -142,7 +142,7 @@ impl Known<'_> {
         below
     }
 
-    /// A directory in `parent`; nothing, told once, if it can't be copied.
+    /// Returns a directory in `parent`; `None`, reported once, if it can't be copied.
     fn below(&self, parent: &Arc<Directory>, entry: Entry, told: bool) -> Option<Arc<Directory>> {
         if parent.is_refused() || !self.walk.takes(parent, &entry) {
             return None;
@@ -158,8 +158,8 @@ impl Known<'_> {
         Some(below)
     }
 
-    /// The directory at `path`. One that nobody told of, or so long ago that it was forgotten, is
-    /// made like any other.
+    /// Returns the directory at `path`. If no listing named it, or too long ago, it is made like
+    /// any other.
     fn find(&mut self, path: &[u8]) -> Option<Arc<Directory>> {
         if self.young.len() >= REMEMBERED_MAX {
             self.old = std::mem::take(&mut self.young);
@@ -175,7 +175,7 @@ impl Known<'_> {
             return known.clone();
         }
         let (above, name) = parted(path);
-        // Those above are as young as it is, so that none is forgotten before what it holds.
+        // Directories above are as young as this one, so none is dropped before what it holds.
         let parent = self.recall(above);
         let known = self.old.remove(path).unwrap_or_else(|| {
             let entry = Entry {

@@ -1,4 +1,4 @@
-//! A directory that is listed by itself.
+//! Visit of a directory that is listed by itself.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::agenda::Visit;
 pub(super) struct DirectoryVisit {
     walk: Arc<Walk>,
     directory: Arc<Directory>,
-    /// Nothing before it began.
+    /// Listing; `None` before it began.
     listing: Option<Mutex<Box<dyn Listing>>>,
 }
 
@@ -46,7 +46,7 @@ impl DirectoryVisit {
                     self.directory.identify(place)?;
                 }
                 let listing = retried(shared, || endpoint.list(from, follow)).await?;
-                // It can be listed: now it is made, even if it is empty.
+                // The listing works: now the directory is made, even if it is empty.
                 self.walk.place(&self.directory, Vec::new()).await;
                 if from.is_empty() {
                     let outside = inside::refuse_root(shared, &self.directory).await;
@@ -59,7 +59,8 @@ impl DirectoryVisit {
     }
 }
 
-/// A symbolic link to its own parent ends here when followed where nobody tells where it leads.
+/// Refuses a directory too deep: a followed symbolic link to its own parent ends here if no end
+/// reports where it leads.
 pub(super) fn check_depth(directory: &Directory) -> Result<()> {
     if directory.depth <= DEPTH_MAX {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The text at the head of a file: for whom it is, and a code that keeps it from being changed.
+//! Head of a file: its recipients, and a code that protects it from changes.
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD as BASE64};
 use ring::hmac;
@@ -10,32 +10,32 @@ const VERSION: &str = "age-encryption.org/v1";
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Characters of a full line of a stanza's body; a shorter one ends it.
 const LINE_CHARACTERS: usize = 64;
-/// The header's end, before its code.
+/// End of the header, before its code.
 const END: &str = "---";
 
-/// What is said for one recipient.
+/// Stanza for one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stanza {
-    /// The share of whoever wrapped.
+    /// Share of the sender.
     pub(super) share: Recipient,
-    /// The wrapped file key.
+    /// Wrapped file key.
     pub(super) body: Vec<u8>,
 }
 
-/// Whom a file is for; recipients that are no X25519 keys are left out.
+/// Recipients of a file; those that are no X25519 keys are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) stanzas: Vec<Stanza>,
 }
 
-/// A header's text up to its code, and the code.
+/// Text of a header up to its code, and the code.
 pub(super) struct Signed<'a> {
     text: &'a [u8],
     code: Vec<u8>,
 }
 
 impl Signed<'_> {
-    /// Whether whoever wrote the code had the file key.
+    /// Returns whether the writer of the code had the file key.
     pub(super) fn is_by(&self, file_key: &[u8; FILE_KEY_BYTES]) -> bool {
         hmac::verify(&signing_key(file_key), self.text, &self.code).is_ok()
     }
@@ -63,7 +63,7 @@ impl Header {
         text.into_bytes()
     }
 
-    /// The header, what of it is signed, and the payload.
+    /// Returns the header, its signed text, and the payload.
     pub(super) fn parse(file: &[u8]) -> Result<(Self, Signed<'_>, &[u8]), Why> {
         let mut lines = Lines { file, at: 0 };
         if lines.next() != Ok(VERSION) {
@@ -87,7 +87,7 @@ impl Header {
     }
 }
 
-/// The stanza, unless it is of a kind that is not ours.
+/// Reads a stanza; `None` if it is of another kind.
 fn read_stanza(words: &str, lines: &mut Lines<'_>) -> Result<Option<Stanza>, Why> {
     let words: Vec<&str> = words.split(' ').collect();
     if words.iter().any(|word| word.is_empty()) {
@@ -119,7 +119,7 @@ fn read_stanza(words: &str, lines: &mut Lines<'_>) -> Result<Option<Stanza>, Why
     }
 }
 
-/// The lines of a header.
+/// Lines of a header.
 struct Lines<'a> {
     file: &'a [u8],
     at: usize,

@@ -15,7 +15,7 @@ const IDENTITY_START: &str = "AGE-SECRET-KEY-1";
 /// Characters of five bits that hold 32 bytes; the last has four bits to spare, which are 0.
 const KEY_CHARACTERS: usize = 52;
 
-/// A key that could not be read, made or used, in one line that holds nothing of it.
+/// Error of reading, making or using a key, in one line without anything of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyError(pub(super) &'static str);
 
@@ -27,7 +27,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// For whom something is encrypted: the public half of an [`Identity`], written `age1…`.
+/// Recipient of encrypted data: the public half of an [`Identity`], written `age1…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recipient([u8; 32]);
 
@@ -67,7 +67,7 @@ impl FromStr for Recipient {
     }
 }
 
-/// Whoever can read what is encrypted for its [`Recipient`]: a secret key, written
+/// Identity that can read what is encrypted for its [`Recipient`]: a secret key, written
 /// `AGE-SECRET-KEY-1…`. Never shown.
 #[derive(Clone)]
 pub struct Identity(Zeroizing<[u8; 32]>);
@@ -79,30 +79,30 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// A new one.
+    /// Returns a new identity.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// The operating system gives no randomness.
     pub fn random() -> Result<Self, KeyError> {
         let mut bytes = Zeroizing::new([0; 32]);
         fill_random(&mut *bytes)?;
         Ok(Self(bytes))
     }
 
-    /// Its public half.
+    /// Returns its public half.
     #[must_use]
     pub fn recipient(&self) -> Recipient {
         Recipient(x25519(*self.0, X25519_BASEPOINT_BYTES))
     }
 
-    /// Its text, for a file only its user can read.
+    /// Returns its text, for a file only its user can read.
     #[must_use]
     pub fn to_secret_text(&self) -> Zeroizing<String> {
         let prefix = Hrp::parse_unchecked("AGE-SECRET-KEY-");
         Zeroizing::new(bech32::encode_upper::<Bech32>(prefix, &*self.0).unwrap_or_default())
     }
 
-    /// What both sides know; nothing for a point that tells everybody.
+    /// Returns the secret that both sides share; `None` for a point with which everybody knows it.
     pub(super) fn agree(&self, other: &Recipient) -> Option<Zeroizing<[u8; 32]>> {
         let shared = Zeroizing::new(x25519(*self.0, other.0));
         (*shared != [0; 32]).then_some(shared)
@@ -122,7 +122,7 @@ impl FromStr for Identity {
 /// Reads the identities in a file as `age-keygen` writes it: one a line, with comments.
 ///
 /// # Errors
-/// The number of the first line that is none, and why; never what is in it.
+/// The number of the first line that is none, and why; never its content.
 pub fn read_identities(text: &str) -> Result<Vec<Identity>, (usize, KeyError)> {
     let lines = text.lines().zip(1..);
     let lines = lines.map(|(line, number)| (line.trim(), number));
@@ -152,7 +152,7 @@ pub fn read_identities(text: &str) -> Result<Vec<Identity>, (usize, KeyError)> {
         .collect()
 }
 
-/// 32 bytes in Bech32, in the one form they have.
+/// Decodes 32 bytes from Bech32, in the one form they have.
 fn decode(text: &str, start: &str) -> Option<Zeroizing<[u8; 32]>> {
     // Bech32 takes either case; age only the one it writes.
     if !text.starts_with(start) {
@@ -172,10 +172,10 @@ fn decode(text: &str, start: &str) -> Option<Zeroizing<[u8; 32]>> {
     Some(bytes)
 }
 
-/// Random bytes.
+/// Fills `bytes` with random bytes.
 ///
 /// # Errors
-/// When the operating system gives none.
+/// The operating system gives no randomness.
 pub(super) fn fill_random(bytes: &mut [u8]) -> Result<(), KeyError> {
     let filled = SystemRandom::new().fill(bytes);
     filled.map_err(|_| KeyError("the operating system gives no random numbers"))

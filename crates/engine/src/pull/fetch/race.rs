@@ -1,4 +1,5 @@
-//! Two ways to one chunk: its fragments from several depots, or the chunk itself from who holds it whole.
+//! Race of two ways to one chunk: its fragments from several depots, or the chunk itself from a
+//! holder of it.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -9,14 +10,14 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{Fetcher, HEDGE_FACTOR, HEDGE_MIN, Search};
 
-/// What came of a chunk that can be had in two ways.
+/// Result for a chunk that can be had in two ways.
 pub(super) enum Race {
     Whole(Bytes),
     Fragments,
 }
 
 impl Fetcher {
-    /// Races both ways. When neither ends well the holder of the whole chunk is asked no more.
+    /// Races both ways. If neither ends well, the holder of the whole chunk is asked no more.
     pub(super) async fn race(
         &self,
         search: &mut Search,
@@ -32,7 +33,8 @@ impl Fetcher {
         }
     }
 
-    /// Takes the way that is predicted to be faster, and the other one as well when that fails or is late.
+    /// Runs the way that is predicted to be faster, and also the other one if that fails or is
+    /// late.
     async fn run_race(&self, search: &mut Search, holder: usize, with_lost: bool) -> Result<Race> {
         let predicted = self.holders[holder].predict(search.whole_bytes);
         let of_fragments = self.predict_fragments(search, with_lost);
@@ -82,7 +84,7 @@ impl Fetcher {
         }
     }
 
-    /// The chunk itself, from who holds it uncoded.
+    /// Fetches the chunk itself, from a holder that has it uncoded.
     async fn fetch_whole(&self, chunk: ChunkIndex, holder: usize, bytes: u64) -> Result<Bytes> {
         let whole = FragmentIndex::WHOLE;
         let expected = self.manifest.fragment_digest(chunk, whole);
@@ -93,7 +95,7 @@ impl Fetcher {
         source.fetch(dataset, chunk, whole, expected, bytes).await
     }
 
-    /// Who would have the whole chunk here first, of all that hold it.
+    /// Returns the holder that would bring the whole chunk first, of all that have it.
     pub(super) fn choose_whole(&self, search: &Search, with_lost: bool) -> Option<usize> {
         let whole = FragmentIndex::WHOLE.get();
         let options = self.can_ask(search, with_lost);
@@ -103,7 +105,7 @@ impl Fetcher {
             .min_by_key(|&holder| self.holders[holder].predict(search.whole_bytes))
     }
 
-    /// When k fragments would be here, from now; none where there are too few.
+    /// Predicts when k fragments would be here, from now; `None` if there are too few.
     fn predict_fragments(&self, search: &Search, with_lost: bool) -> Option<Duration> {
         let mut best: BTreeMap<u8, Duration> = BTreeMap::new();
         let mut asked: BTreeMap<usize, u64> = BTreeMap::new();

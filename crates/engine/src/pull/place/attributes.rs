@@ -1,4 +1,4 @@
-//! Modes and times of what is in its place, as far as the destination keeps them.
+//! Modes and times of files in place, as far as the destination keeps them.
 
 use std::sync::PoisonError;
 
@@ -16,12 +16,13 @@ use crate::dataset::{FileEntry, FileKind};
 type Done<T = ()> = rustix::io::Result<T>;
 
 impl Destination {
-    /// What files and directories are there without, because it was refused, or taken and not kept.
+    /// Returns what files and directories are without, because it was refused, or accepted and not
+    /// kept.
     pub(in crate::pull) fn unkept(&self) -> Unkept {
         *self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Mode and mtime of what is there, where they differ; of a link its mtime.
+    /// Restores mode and mtime if they differ; of a link its mtime.
     pub(super) fn restore(&self, file: &FileEntry) -> Result<()> {
         let (parent, name) = self.parent(file)?;
         let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -35,7 +36,7 @@ impl Destination {
         )
     }
 
-    /// The same of the destination itself: its mode only where nobody had chosen that.
+    /// Restores the attributes of the destination itself: its mode only if nobody had chosen that.
     pub(super) fn restore_root(&self, root: &FileEntry) -> Result<()> {
         if self.is_fresh {
             self.give_directory_extras(root)?;
@@ -77,7 +78,7 @@ impl Destination {
             let is_set = unless_refused(set_times(&times(file, &found))).map_err(failed)?;
             refused.times = u64::from(!is_set);
         }
-        // What can't be looked at was set all the same.
+        // An attribute that can't be read was set all the same.
         let unkept = look().map_or(refused, |found| {
             let wanted = (mode.map(Mode::as_raw_mode), mtime);
             not_kept_of(refused, wanted, (found.st_mode, mtime_of(&found)))
@@ -95,7 +96,8 @@ fn mtime_of(found: &Stat) -> Option<FileTime> {
     })
 }
 
-/// The mode it gets. Owners are not kept; the group of a directory's new files is nobody's right.
+/// Returns the mode it gets: for files without set-ID bits, because owners are not kept. A
+/// directory's set-group-ID bit only chooses the group of new files and lends no rights.
 pub(super) fn mode_of(file: &FileEntry) -> Mode {
     Mode::from_raw_mode(match file.kind {
         FileKind::Regular => without_lent_rights(file.mode),
@@ -103,7 +105,7 @@ pub(super) fn mode_of(file: &FileEntry) -> Mode {
     })
 }
 
-/// Whether an attribute was set; not where the file system refuses to keep it.
+/// Returns whether an attribute was set; `false` if the file system refuses to keep it.
 pub(super) fn unless_refused(set: Done) -> Done<bool> {
     match set {
         Err(cause) if is_refused(cause) => Ok(false),
@@ -111,7 +113,7 @@ pub(super) fn unless_refused(set: Done) -> Done<bool> {
     }
 }
 
-/// When it changed last; when it was read last stays as it was found.
+/// Returns the file's time of change; the time of the last read stays as found.
 pub(super) fn times(file: &FileEntry, found: &Stat) -> Timestamps {
     let mtime = Timespec {
         tv_sec: file.mtime_s,

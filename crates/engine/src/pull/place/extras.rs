@@ -1,4 +1,4 @@
-//! Owners, other names, extended attributes and access lists of what is in its place.
+//! Owners, other names, extended attributes and access lists of files in place.
 
 use std::{fs::File, os::fd::AsFd, sync::PoisonError};
 
@@ -15,23 +15,25 @@ use rustix::{
 use super::{Destination, attributes::unless_refused};
 use crate::dataset::{FileEntry, FileKind, NOBODY_KNOWS, is_kept};
 
-/// How many files, directories and links arrived without something that the destination refuses to keep.
+/// Counts of files, directories and links that arrived without something that the destination
+/// refuses to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtrasUnkept {
-    /// Without their owner and group.
+    /// Entries without their owner and group.
     pub owners: u64,
-    /// Extended attributes and access lists.
+    /// Entries without extended attributes and access lists.
     pub attributes: u64,
-    /// Hard links, which are files of their own now.
+    /// Hard links that are files of their own now.
     pub links: u64,
-    /// Files without their set-user-ID and set-group-ID bits, which nobody gives here: they would lend an owner's rights.
+    /// Files without their set-user-ID and set-group-ID bits, which a pull never gives: they would
+    /// lend an owner's rights.
     pub lent_rights: u64,
 }
 
-/// Under which name a hard link is made.
+/// Name under which a hard link is made.
 const STAGED: &str = "same";
 
-/// Whose it was, for root alone: nobody else may give files away.
+/// Returns the owner to set, for root alone: nobody else may give files away.
 fn owner_of(file: &FileEntry) -> Option<(Option<Uid>, Option<Gid>)> {
     let is_known = file.owner != NOBODY_KNOWS && file.group != NOBODY_KNOWS;
     (is_known && geteuid().is_root()).then(|| {
@@ -43,7 +45,7 @@ fn owner_of(file: &FileEntry) -> Option<(Option<Uid>, Option<Gid>)> {
 }
 
 impl Destination {
-    /// What is there without something beyond modes and times, because it was refused.
+    /// Returns what arrived without something beyond modes and times, because it was refused.
     pub(in crate::pull) fn extras_unkept(&self) -> ExtrasUnkept {
         let lends = |(index, file): (usize, &FileEntry)| {
             let is_file = file.kind == FileKind::Regular && !self.is_left_out(index);
@@ -68,7 +70,8 @@ impl Destination {
         Ok(())
     }
 
-    /// Gives what is open its owner, attributes and access lists: before its mode, which may forbid that.
+    /// Gives an open file its owner, attributes and access lists: before its mode, which may forbid
+    /// that.
     pub(super) fn give_extras(&self, open: &File, file: &FileEntry) -> Result<()> {
         if let Some((owner, group)) = owner_of(file) {
             let set = fchown(open, owner, group);
@@ -78,7 +81,8 @@ impl Destination {
         // Whatever a manifest says, none is set that means something to the system.
         for (name, value) in attributes.filter(|(name, _)| is_kept(name)) {
             let set = fsetxattr(open.as_fd(), &name[..], value, XattrFlags::empty());
-            // Some file systems have less room for attributes than others, however much they have for files.
+            // Some file systems have less room for attributes than others, however much they have
+            // for files.
             let set = match set {
                 Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => Err(Errno::NOTSUP),
                 set => set,
@@ -88,7 +92,7 @@ impl Destination {
         Ok(())
     }
 
-    /// The same of a file that was there, with the right bytes.
+    /// Gives extras to a file that was there with the right bytes.
     pub(in crate::pull) fn give_extras_there(&self, file: &FileEntry) -> Result<()> {
         if owner_of(file).is_none() && file.extra.is_none() {
             return Ok(());
@@ -96,13 +100,13 @@ impl Destination {
         self.give_extras(&self.open_final(file)?, file)
     }
 
-    /// All of a directory that is made last.
+    /// Restores everything of a directory that is set last.
     pub(super) fn restore_directory(&self, file: &FileEntry) -> Result<()> {
         self.give_directory_extras(file)?;
         self.restore(file)
     }
 
-    /// The same of a directory that has its place.
+    /// Gives extras to a directory that has its place.
     pub(super) fn give_directory_extras(&self, file: &FileEntry) -> Result<()> {
         if owner_of(file).is_none() && file.extra.is_none() {
             return Ok(());
@@ -128,7 +132,7 @@ impl Destination {
         self.note_extra(set, file, |unkept| unkept.owners += 1)
     }
 
-    /// Makes a file the same as the one that it was another name of, which is in its place too.
+    /// Makes a file a hard link to the one that it was another name of, which is in its place too.
     pub(super) fn join_names(&self, file: &FileEntry) -> Result<()> {
         let Some(first) = file.extra.as_ref().and_then(|extra| extra.same_as) else {
             return Ok(());

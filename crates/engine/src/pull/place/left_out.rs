@@ -1,4 +1,5 @@
-//! Entries that the destination refuses: one bad name, link or file is left out and named, and the rest arrives.
+//! Entries that the destination refuses: a bad name, link or file is left out and named, and the
+//! rest arrives.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,27 +19,27 @@ use crate::{
     dataset::{FileEntry, FileKind},
 };
 
-/// Stands for the number of missing chunks of an entry that was left out.
+/// Number of missing chunks that marks an entry as left out.
 pub(super) const LEFT_OUT: u32 = u32::MAX;
-/// Lines that are kept; more are only counted.
+/// Maximum of lines kept; further ones are only counted.
 const NAMED_MAX: usize = 100;
 
 /// Files, directories and links that a pull left out, because the destination refuses them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftOut {
-    /// How many.
+    /// Number of files.
     pub count: u64,
-    /// Links among them of which the destination keeps none.
+    /// Links among them, if the destination keeps none.
     pub links: u64,
     /// Regular files among them.
     pub files: usize,
     /// Bytes of those.
     pub bytes: u64,
-    /// A line for each of the first; of links that are not kept, one for all.
+    /// Lines for the first of them; a single one for all links that are not kept.
     pub named: Vec<String>,
 }
 
-/// Entries of which another in the same directory may have the name.
+/// Entries of one directory that may share a name there.
 struct Twins<'a> {
     files: &'a [FileEntry],
     may_be_one: HashSet<usize>,
@@ -67,7 +68,8 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// The first entry that has the name of this one, where its directory, which is there by now, takes them for one.
+    /// Returns the first entry whose name equals that of this one in its directory, which is there
+    /// by now.
     fn first(&mut self, index: usize, learn: impl Fn(&FileEntry) -> Folding) -> Option<usize> {
         if !self.may_be_one.contains(&index) {
             return None;
@@ -82,7 +84,7 @@ impl<'a> Twins<'a> {
 }
 
 impl Destination {
-    /// What was left out so far.
+    /// Returns what was left out so far.
     pub(in crate::pull) fn left_out(&self) -> LeftOut {
         let left_out = self.left_out.lock();
         left_out.unwrap_or_else(PoisonError::into_inner).clone()
@@ -92,17 +94,18 @@ impl Destination {
         self.missing[index].load(Ordering::Acquire) == LEFT_OUT
     }
 
-    /// Whether a chunk holds anything that was not left out.
+    /// Returns whether a chunk holds anything that was not left out.
     pub(in crate::pull) fn wants(&self, chunk: u32) -> bool {
         let chunk_size = self.manifest.chunk_size;
         let mut extents = self.manifest.list.extents(chunk, chunk_size);
         extents.any(|extent| !self.is_left_out(extent.file))
     }
 
-    /// Leaves out an entry of which this failed.
+    /// Leaves out an entry for which this failed.
     ///
     /// # Errors
-    /// What concerns everything, and what is in the way: that is for somebody to decide.
+    /// Errors that concern everything, and conflicts with what is in the way: somebody has to
+    /// decide about those.
     pub(in crate::pull) fn unless_left_out(&self, index: usize, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
         if error.concerns_everything() || error.kind() == ErrorKind::Conflict {
@@ -112,7 +115,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Counts an entry once, and names it unless another line tells of it.
+    /// Counts an entry once, and names it unless another line covers it.
     fn leave_out(&self, index: usize, error: Option<&Error>) {
         if self.missing[index].swap(LEFT_OUT, Ordering::AcqRel) == LEFT_OUT {
             return;
@@ -135,8 +138,9 @@ impl Destination {
         }
     }
 
-    /// Makes every directory of the list. Leaves out what would lie in one that can't be, and what has a name there that something
-    /// before it in the list has: one would replace the other. Modes and times come at the end.
+    /// Makes every directory of the list. Leaves out entries of a directory that can't be made, and
+    /// those whose name there equals an earlier one's: one would replace the other. Modes and times
+    /// come at the end.
     pub(super) fn make_directories(&self) -> Result<()> {
         let mut refused: HashSet<&[u8]> = HashSet::new();
         let mut twins = Twins::of(&self.manifest.list.files);
@@ -162,7 +166,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Which names are one in the directory of this entry.
+    /// Returns the folding of names in the directory of this entry.
     fn folding_beside(&self, file: &FileEntry) -> Folding {
         let parent = self.parent(file);
         parent.map_or(Folding::WIDEST, |(parent, _)| Folding::learn_in(&parent))

@@ -1,4 +1,4 @@
-//! Where unfinished files lie, and their ends.
+//! Unfinished files: their place, and their ends.
 
 use std::{fs::File, os::fd::OwnedFd, path::Path};
 
@@ -12,8 +12,8 @@ use rustix::{
 use super::{Destination, at, attributes::unless_refused};
 use crate::dataset::ACCESS_LISTS;
 
-/// Makes the directory for what is unfinished, or opens the one that an earlier run left. One that somebody else made is no such: what
-/// is in it would be written to, and be theirs.
+/// Makes the staging directory, or opens the one that an earlier run left. A directory that
+/// somebody else made is refused: what is written into it would be theirs.
 pub(super) fn open(root: &OwnedFd, root_path: &Path, name: &str) -> Result<OwnedFd> {
     let failed = |cause: Errno| at(root_path, "write to", cause.into());
     let is_new = match mkdirat(root, name, Mode::RWXU) {
@@ -34,8 +34,8 @@ pub(super) fn open(root: &OwnedFd, root_path: &Path, name: &str) -> Result<Owned
         .cause("somebody else made it")
         .hint("remove it, or pull to another directory"))
 }
-/// Removes the access lists that a new directory has from the one it is in, so that nobody gets at what comes into it by those: files and
-/// directories have the lists of their sources, or none.
+/// Removes the access lists that a new directory inherits, so that they give nobody access to what
+/// comes into it: files and directories have the lists of their sources, or none.
 pub(super) fn drop_inherited(directory: &OwnedFd) -> rustix::io::Result<()> {
     for list in ACCESS_LISTS {
         match fremovexattr(directory, list) {
@@ -47,8 +47,9 @@ pub(super) fn drop_inherited(directory: &OwnedFd) -> rustix::io::Result<()> {
 }
 
 impl Destination {
-    /// Closes an unfinished file, and hears what was lost of it, whoever wrote that. It is told once, so nothing is kept of one
-    /// that lost some: as long as this chunk is missing, nobody gives the file its name.
+    /// Closes an unfinished file, and learns of lost bytes, whoever wrote them. The system reports
+    /// a loss once, so nothing is kept of such a file: as long as this chunk is missing, nobody
+    /// gives the file its name.
     pub(super) fn close_staged(&self, index: usize, file: File) -> Result<()> {
         close(file).map_err(|cause| {
             self.unstage(index);

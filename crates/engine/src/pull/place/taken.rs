@@ -1,4 +1,4 @@
-//! What lies under a name already and is another: it is replaced only where somebody said so.
+//! Existing files with other content under a dataset's names. They are replaced only on request.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -12,7 +12,7 @@ use crate::dataset::FileEntry;
 const COMPARED_BYTES: usize = 1 << 16;
 
 impl Destination {
-    /// Something else has the name of a file: that is left out.
+    /// Returns the error that another object has the name of a file, which is left out.
     pub(in crate::pull) fn taken(&self, file: &FileEntry) -> Error {
         let path = file.below(&self.root_path).display().to_string();
         Error::new(ErrorKind::Other, "write", path)
@@ -21,7 +21,7 @@ impl Destination {
             .hint("--overwrite replaces it")
     }
 
-    /// Whether what lies under a file's name certainly is another, and stays.
+    /// Returns whether the object under a file's name certainly differs and stays.
     pub(in crate::pull) fn is_other(
         &self,
         file: &FileEntry,
@@ -30,7 +30,7 @@ impl Destination {
         !self.overwrite && (kind != FileType::RegularFile || size != file.size)
     }
 
-    /// Whether a whole file must not get its name: what lies there is not the same, and stays.
+    /// Returns whether a whole file must not get its name, because a different object there stays.
     pub(super) fn is_taken(&self, file: &FileEntry, whole: &File) -> Result<bool> {
         if self.overwrite {
             return Ok(false);

@@ -1,13 +1,13 @@
-//! What models of endpoints have no answer to.
+//! Answers of endpoint models to calls they do not support.
 
 use posthaste_endpoint::{Boxed, Error, ErrorKind, Result};
 
-/// The answer to what nobody should ask.
+/// Answers what nobody should ask.
 pub fn no<T: Send + 'static>() -> Boxed<'static, Result<T>> {
     Box::pin(async { Err(Error::new(ErrorKind::Unsupported, "ask", "a model")) })
 }
 
-/// The part of an endpoint that writes, and reads parts of files: refused.
+/// Refuses the calls of an endpoint that write, or read pieces of files.
 macro_rules! refuse_the_rest {
     () => {
         fn open<'a>(

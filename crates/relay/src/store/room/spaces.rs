@@ -1,4 +1,4 @@
-//! What is reserved for datasets: who asked for what, beside the calendar.
+//! Reservations of datasets: owner and size of each, beside the calendar.
 
 use std::collections::BTreeMap;
 
@@ -21,19 +21,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::Refusal;
 
-/// The capacity, which is all that the calendar is about.
+/// Resource of the calendar: the capacity alone.
 const CAPACITY: &[usize] = &[0];
 
-/// One reservation.
+/// Reservation of a dataset.
 #[derive(Debug, Clone)]
 struct Space {
     number: ReservationId,
-    /// The question, so that the same one has the same answer.
+    /// Request, so that a repeated one gets the same answer.
     asked: SpaceBody,
     grant: SpaceGrant,
 }
 
-/// What is reserved, as it is written down.
+/// Reservations as they are stored on disk.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::store) struct KeptSpaces {
@@ -48,7 +48,7 @@ pub(super) struct KeptSpace {
     granted: SpaceGrant,
 }
 
-/// All reservations, one for a dataset at most.
+/// Reservations, one for a dataset at most.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct Spaces {
     calendar: Reservations,
@@ -65,7 +65,7 @@ impl Spaces {
         }
     }
 
-    /// As it is written down.
+    /// Returns the reservations as they are stored on disk.
     pub(in crate::store) fn kept(&self) -> KeptSpaces {
         let kept = |(dataset, space): (&DatasetId, &Space)| KeptSpace {
             dataset: *dataset,
@@ -77,7 +77,8 @@ impl Spaces {
         }
     }
 
-    /// Books what was written down, as it was, but for what is over. None when that makes no sense.
+    /// Books the stored reservations unchanged, except those that are over. `None` if they make no
+    /// sense.
     pub(in crate::store) fn restore(&self, kept: KeptSpaces, now_s: u64) -> Option<Self> {
         let mut restored = self.clone();
         for (number, one) in (1..).zip(kept.spaces) {
@@ -125,13 +126,13 @@ impl Spaces {
         self.by_dataset.get(dataset).map(|space| &space.grant)
     }
 
-    /// All that is reserved, whenever that is.
+    /// Returns the bytes of all reservations, at any time.
     pub(super) fn promised(&self) -> u64 {
         let bytes = self.by_dataset.values().map(|space| space.grant.bytes);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Forgets what is over.
+    /// Removes reservations that are over.
     pub(super) fn expire(&mut self, now_s: u64) {
         if !self.calendar.expire(Timestamp::from_secs(now_s)).is_empty() {
             let calendar = &self.calendar;
@@ -140,14 +141,14 @@ impl Spaces {
         }
     }
 
-    /// The next moment at which something begins or ends.
+    /// Returns the next moment at which a reservation begins or ends.
     pub(super) fn next_change(&self, now_s: u64) -> u64 {
         let next = self.calendar.next_change(Timestamp::from_secs(now_s));
         next.map_or(u64::MAX, seconds)
     }
 
-    /// The first moment at which one of these (from when, until when, how much) has no room beside what is reserved and
-    /// what is taken outside.
+    /// Returns the first moment at which one of these (from when, until when, how much) has no room
+    /// beside the reservations and the use outside.
     pub(super) fn lacks(&mut self, outside: Curve, wanted: &[(u64, u64, u64)]) -> Option<u64> {
         self.calendar.set_outside(CAPACITY[0], outside);
         let lacks = |(from_s, to_s, bytes): &(u64, u64, u64)| {
@@ -157,10 +158,10 @@ impl Spaces {
         wanted.iter().find_map(lacks).map(seconds)
     }
 
-    /// Makes or changes the reservation of a dataset. Also tells whether there was none.
+    /// Makes or changes the reservation of a dataset. Also returns whether there was none.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then it is as it was.
+    /// [`ErrorKind::Invalid`]; [`ErrorKind::Full`]: then nothing changes.
     pub(super) fn reserve(
         &mut self,
         dataset: &DatasetId,
@@ -180,7 +181,7 @@ impl Spaces {
         self.calendar.set_outside(CAPACITY[0], outside);
         let number = self.book(&grant, now_s).map_err(|refused| {
             if let Some((number, reservation)) = had {
-                // It was there a moment ago.
+                // Its room was there a moment ago.
                 let _ = self.calendar.restore(number, reservation);
             }
             refusal(&refused, wanted.bytes)
@@ -218,7 +219,7 @@ impl Spaces {
     }
 }
 
-/// What would be granted, if there is room.
+/// Returns the grant for a request, if there is room.
 fn grant(
     before: Option<&SpaceGrant>,
     wanted: SpaceBody,
@@ -237,7 +238,7 @@ fn grant(
     let begun_s = before.map(|before| before.from_unix_s.min(now_s));
     let from_s = wanted.from_unix_s.unwrap_or(now_s);
     let from_unix_s = if from_s <= now_s {
-        // What has begun began when it did.
+        // A reservation that has begun keeps its start.
         begun_s.unwrap_or(now_s)
     } else {
         from_s
@@ -250,7 +251,7 @@ fn grant(
     if until_unix_s - now_s > AHEAD_MAX.as_secs() {
         return invalid("space is reserved for 400 days ahead at most");
     }
-    // What was committed is not taken back by a question.
+    // A question does not take back a commitment.
     let is_committed = before.is_some_and(|before| before.held_until_unix_s.is_none());
     let held_s = hold_s.filter(|_| !is_committed);
     Ok(SpaceGrant {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const CAPACITY: u64 = 100;
 const START_S: u64 = 1000;
-/// Nothing lasts longer.
+/// End of everything in the model.
 const END_S: u64 = START_S + 200;
 
 fn dataset(n: u8) -> DatasetId {
@@ -45,7 +45,7 @@ fn uploads_draw_on_what_is_reserved_first_and_others_never_do() {
     room.keep(&mine, now + 50);
     assert_eq!(usage(&mut room), (70, 0, 0));
     assert!(room.begin(&mine, 1, now + 50, now).is_err());
-    // What is deleted is still reserved.
+    // Deleted data stays reserved.
     room.remove(&mine);
     assert_eq!(usage(&mut room), (10, 60, 0));
     assert!(room.release(&mine, now));
@@ -69,7 +69,7 @@ fn what_is_reserved_later_bounds_how_long_others_are_kept() {
         "no longer either"
     );
     room.begin(&dataset(3), 20, now + 25, now).unwrap();
-    // One that stores and has reserved takes the larger of both, not the sum.
+    // A dataset that stores and has reserved uses the larger of both, not the sum.
     room.begin(&mine, 30, now + 40, now).unwrap();
     let usage = room.usage(now + 20);
     assert_eq!((usage.reserved, usage.free), (50, 0));
@@ -170,7 +170,7 @@ impl ModelDataset {
     }
 }
 
-/// The same by the words of the rule, second by second.
+/// Model of the room by the words of the rule, second by second.
 #[derive(Debug, Clone, Default)]
 struct Model {
     now_s: u64,
@@ -250,7 +250,7 @@ fn moves() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Asks for space and compares; what is refused is asked for again with as much as would be granted.
+/// Asks for space and compares; after a refusal it asks for as much as would be granted.
 fn reserve(room: &mut Room, model: &mut Model, n: usize, wanted: SpaceBody) {
     let now_s = model.now_s;
     let answer = room.reserve(&dataset(u8::try_from(n).unwrap()), wanted, now_s);
@@ -376,7 +376,8 @@ fn carry_out(room: &mut Room, model: &mut Model, what: Move) {
 }
 
 proptest! {
-    /// Granted is what the rule allows and nothing else; never is more taken than there is; in the end all is free.
+    /// Checks that exactly what the rule allows is granted, that use never exceeds the capacity,
+    /// and that in the end all is free.
     #[test]
     fn room_is_given_by_the_rule(moves in proptest::collection::vec(moves(), 1..60)) {
         let mut room = Room::new(CAPACITY, 0);

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::support::running::Running;
 
-/// Sends bytes over TCP or TLS as they are, and reads what comes until the relay closes.
+/// Sends bytes over TCP or TLS as they are, and reads until the relay closes.
 pub async fn send_raw(relay: &Running, bytes: &[u8], tls: bool) -> Vec<u8> {
     let mut answer = Vec::new();
     let stream = TcpStream::connect(relay.local).await.unwrap();
@@ -36,7 +36,7 @@ pub async fn send_raw(relay: &Running, bytes: &[u8], tls: bool) -> Vec<u8> {
     answer
 }
 
-/// Takes any key: these tests are about what comes after the handshake.
+/// Accepts any key: these tests are about what comes after the handshake.
 fn tls_connector() -> tokio_rustls::TlsConnector {
     use rustls::{
         DigitallySignedStruct, Error, SignatureScheme,

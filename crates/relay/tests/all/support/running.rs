@@ -1,4 +1,4 @@
-//! A relay in this process, on a real port, and what tests put on it.
+//! Relay in this process, on a real port, and what tests put on it.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -12,7 +12,7 @@ use posthaste_testbed::free_port;
 use posthaste_types::{Bytes as Amount, Digest, Timestamp};
 use tokio::task::JoinSet;
 
-/// A relay that ends with its test.
+/// Relay that ends with its test.
 pub struct Running {
     pub address: RelayAddress,
     pub secret: [u8; 32],
@@ -66,7 +66,7 @@ impl Running {
         RelayClient::new(self.address.clone(), credential).unwrap()
     }
 
-    /// Ends as a killed one does: connections break.
+    /// Ends it like a killed relay: connections break.
     pub async fn kill(mut self) {
         self.serving.shutdown().await;
     }

@@ -1,4 +1,4 @@
-//! A dataset on relays in this process, and what came home of it.
+//! Dataset on relays in this process, and what a pull brought of it.
 use std::{
     collections::BTreeMap,
     fs,
@@ -26,14 +26,14 @@ use posthaste_types::{Bytes as Amount, ChunkIndex, Code, FragmentIndex};
 
 use crate::support::running::{Running, later, noise};
 
-/// A source tree, and relays that hold it coded, one fragment of each chunk on each.
+/// Source tree, and relays that hold it coded, one fragment of each chunk on each.
 pub struct Scene {
     pub folder: tempfile::TempDir,
     pub manifest: Arc<Manifest>,
     pub relays: Vec<Option<Running>>,
 }
 
-/// What is done to a stripe before it is stored.
+/// Change of a stripe before it is stored.
 pub type Tamper = fn(&mut Stripe);
 
 impl Scene {
@@ -41,7 +41,7 @@ impl Scene {
         Self::with(code, fill, None, |_| ()).await
     }
 
-    /// The same, encrypted.
+    /// Makes the scene with an encrypted dataset.
     pub async fn encrypted(code: &str, fill: impl FnOnce(&Path)) -> Self {
         Self::with(code, fill, Some(DatasetKey::random().unwrap()), |_| ()).await
     }
@@ -115,7 +115,7 @@ impl Scene {
         self.folder.path().join("home")
     }
 
-    /// With read-only tokens, as the service hands them out.
+    /// Returns a ticket with read-only tokens, as the service issues them.
     pub async fn ticket(&self) -> Ticket {
         let mut holders = Vec::new();
         for (n, relay) in self.relays.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Scene {
     }
 }
 
-/// The manifest as it arrives: as bytes, in an envelope where it is encrypted.
+/// Returns the manifest as it arrives: as bytes, in an envelope if it is encrypted.
 pub fn delivered(manifest: &Manifest, key: Option<&DatasetKey>) -> Manifest {
     let (Some(key), Some(cipher)) = (key, &manifest.cipher) else {
         return Manifest::from_bytes(&manifest.to_bytes()).unwrap();
@@ -175,7 +175,7 @@ pub fn delivered(manifest: &Manifest, key: Option<&DatasetKey>) -> Manifest {
     Manifest::open(&envelope, &[identity]).unwrap()
 }
 
-/// What a path is, byte for byte: mode, mtime and content, target or nothing.
+/// Facts of a path, byte for byte: mode, mtime and content, target or nothing.
 pub type Facts = (u32, i64, i64, Vec<u8>);
 
 pub fn tree(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
@@ -235,7 +235,8 @@ pub fn assert_same(source: &Path, home: &Path) {
     }
 }
 
-/// Large, small, empty and sparse files, odd names and modes, links, empty directories.
+/// Fills a tree with large, small, empty and sparse files, odd names and modes, links, empty
+/// directories.
 pub fn fill(root: &Path) {
     let at = |name: &[u8]| root.join(std::ffi::OsString::from_vec(name.to_vec()));
     fs::create_dir_all(at(b"deep/er/est")).unwrap();

@@ -1,4 +1,4 @@
-//! One chunk coded 2+1, for relays to pass on.
+//! Chunk coded 2+1, for relays to pass on.
 
 use posthaste_endpoint::relay::DatasetId;
 use posthaste_engine::{
