@@ -25,10 +25,10 @@ const CHUNKS: u64 = 16;
 /// Depots a request may use, and how it is coded.
 const VIA: u64 = 6;
 const CODE: &str = "2+1";
-/// What a depot takes a second.
+/// Rate at which a depot accepts data.
 const RATE: ByteRate = ByteRate::new(50 << 20);
 
-/// What a batch held most of.
+/// Most frequent input of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Nothing: the mind woke up by itself.
@@ -43,7 +43,7 @@ enum Kind {
 
 struct World {
     stub: Stub<Kind>,
-    /// When each depot has stored what it was sent so far.
+    /// Time at which each depot has stored everything sent to it so far.
     busy_until: Vec<Timestamp>,
     next_request: u64,
     depots: u64,
@@ -185,7 +185,7 @@ impl World {
         self.step(kind, inputs);
     }
 
-    /// What comes again and again.
+    /// Schedules the next of an input that repeats.
     fn repeat(&mut self, input: &Input) {
         let now = self.stub.now;
         match input {

@@ -20,12 +20,12 @@ use stub::{Stub, numbers, resident};
 
 const CHUNK: Bytes = Bytes::mebi(64);
 const CHUNKS: u64 = 16;
-/// What a source gives a second.
+/// Rate at which a source serves data.
 const RATE: ByteRate = ByteRate::new(500 << 20);
 /// So long before its deadline a stage-in is welcome.
 const WELCOME: Duration = Duration::from_secs(1800);
 
-/// What a batch held most of.
+/// Most frequent input of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Nothing: the mind woke up by itself.
@@ -40,7 +40,7 @@ enum Kind {
 
 struct World {
     stub: Stub<Kind>,
-    /// When each source has given what it was asked for so far.
+    /// Time at which each source has served everything asked of it so far.
     busy_until: Vec<Timestamp>,
     next_request: u64,
     refused: u64,

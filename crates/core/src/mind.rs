@@ -98,10 +98,9 @@ impl Mind {
 
     /// Processes inputs until `now` and appends to `out` the resulting commands and events.
     ///
-    /// A stored fragment costs a visit of each depot of its request, whatever else there is. Inputs
-    /// about a whole depot cost a visit of each request, and of each chunk it holds. Each tick
-    /// begins a look at everything, which many requests spread over many steps. A `now` before an
-    /// earlier one counts as that one.
+    /// A stored fragment visits each depot of its request; inputs about a whole depot visit each
+    /// request and each chunk it holds. Each tick begins a look at everything, which many requests
+    /// spread over many steps. A `now` before an earlier one counts as that one.
     pub fn step(&mut self, now: Timestamp, inputs: Vec<Input>, out: &mut Outbox) {
         self.now = self.now.max(now);
         for input in inputs {
@@ -170,16 +169,15 @@ impl Mind {
         if is_sound { Ok(mind) } else { Err(malformed) }
     }
 
-    /// Returns whether the bytes are a snapshot of an older layout, which can't be read any more.
-    /// Replaying the inputs since the beginning rebuilds the mind.
+    /// Returns whether this snapshot has an older, unreadable layout: replaying all inputs rebuilds
+    /// it.
     #[must_use]
     pub fn is_outdated(bytes: &[u8]) -> bool {
         let mut rest = bytes;
         u32::read(&mut rest).is_ok_and(|version| version < SNAPSHOT_VERSION)
     }
 
-    /// Returns the decisions about the request with their reasons, oldest first; none if it is
-    /// unknown.
+    /// Returns the request's decisions with reasons, oldest first; none if it is unknown.
     #[must_use]
     pub fn explain(&self, request: RequestId) -> Option<Vec<Decision>> {
         let arrival = self.arrivals.requests.get(&request);

@@ -411,8 +411,7 @@ impl Mind {
         self.index.after(sweep.after).next()
     }
 
-    /// Forecasts the finish of a request after the more urgent ones; a waiting one takes nothing
-    /// from the supplies.
+    /// Forecasts when a request ends after more urgent ones; a waiting one uses no supplies.
     pub(crate) fn look_at(&mut self, sweep: &mut Sweep, id: RequestId) -> Option<Fares> {
         sweep.give_back(&self.space_of(id, sweep.places()));
         self.review_lead(id);
@@ -474,8 +473,7 @@ impl Mind {
         promised
     }
 
-    /// Returns what is left for a newcomer: as of now if that is quick, otherwise as of the last
-    /// look at everything.
+    /// Returns the capacity left for newcomers: now if that is quick, else at the last full look.
     pub(crate) fn left_for_newcomers(&mut self) -> Promised {
         let is_fresh = self.promised.as_ref().is_some_and(|promised| {
             !promised.is_stale && self.now.since(promised.at) < PROMISED_AGE_MAX
@@ -492,8 +490,7 @@ impl Mind {
         promised
     }
 
-    /// Returns how far before the deadline the plan aims: a twentieth of what is left, within
-    /// reason.
+    /// Returns the plan's margin before the deadline: a twentieth of what is left, within limits.
     pub(crate) fn margin(&self, deadline: Timestamp) -> Duration {
         const LEAST: Duration = Duration::from_secs(1);
         const MOST: Duration = Duration::from_secs(60);

@@ -18,11 +18,9 @@ use chain::{Since, each_step, newest_snapshot};
 
 /// Events kept for people to read; older ones are removed. About 200 bytes each.
 const EVENTS_MAX: i64 = 1_000_000;
-
 /// Inputs read at once in a replay: limits the rows in memory beside the inputs themselves.
 const REPLAYED_AT_ONCE: i64 = 8192;
 
-/// Columns of these tables, in their order.
 const EVENT_COLUMNS: [&str; 4] = ["seq", "at_micros", "request", "record"];
 const CHUNK_COLUMNS: [&str; 3] = ["request", "chunk", "digests"];
 const LEFT_OUT_COLUMNS: [&str; 2] = ["request", "file"];
@@ -78,8 +76,7 @@ pub struct EventRecord {
 }
 
 impl Journal {
-    /// Appends a step in one transaction. After it returns, the step survives `kill -9` and power
-    /// loss. Returns the number of the step's first event.
+    /// Appends a step durably, in one transaction; returns the number of its first event.
     ///
     /// # Errors
     /// [`JournalError::Database`]; then nothing of the step was kept.
@@ -121,8 +118,7 @@ impl Journal {
         Ok(from_sql(first_event))
     }
 
-    /// Keeps digests of chunks that were read though nothing of them is stored yet, without a step
-    /// of the mind.
+    /// Keeps digests of read chunks of which nothing is stored yet, without a step of the mind.
     ///
     /// # Errors
     /// [`JournalError::Database`]; then none was kept.
@@ -232,8 +228,7 @@ impl Journal {
             .map(|newest| from_sql(newest.unwrap_or(0)))
     }
 
-    /// Returns events after number `after`, oldest first, at most `limit`. If a request is named:
-    /// its own, and those of no particular request, for example of a depot that went down.
+    /// Returns up to `limit` events after `after`, oldest first; of one request: with general ones.
     ///
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].
@@ -337,7 +332,6 @@ fn keep_inputs(
     Ok(digest)
 }
 
-/// Highest numbers in use.
 struct Last {
     input: i64,
     step: i64,
@@ -428,8 +422,7 @@ fn insert_left_out(database: &dyn Database, rows: &[Vec<Value>]) -> Result<(), T
     )
 }
 
-/// Records the progress that a step reports in the requests' table: the mind forgets old requests,
-/// the table doesn't.
+/// Records a step's progress in the requests' table, which outlives the mind's memory.
 fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> {
     let mut submitted = Vec::new();
     for input in step.inputs {
@@ -481,8 +474,7 @@ fn keep_course(database: &dyn Database, step: &Step<'_>) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// Keeps the snapshot, and removes all older ones but one, and events that people can no longer ask
-/// for. Inputs stay: a release with another layout of snapshots rebuilds the mind from all of them.
+/// Keeps two snapshots and recent events. Inputs stay: a new snapshot layout is rebuilt from them.
 fn keep_snapshot(
     database: &dyn Database,
     (input_seq, after): (i64, &[u8]),

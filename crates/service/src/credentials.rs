@@ -76,7 +76,7 @@ pub(crate) struct Credentials {
     address_keys: Mutex<Option<Keys>>,
     known: RwLock<Known>,
     numbers: AtomicU64,
-    /// Where what users name may lead.
+    /// Limits on the places that users may name.
     reach: Reach,
 }
 
@@ -137,7 +137,7 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// The same, of users who are led only there.
+    /// Limits the places that users may name.
     pub(crate) fn reaching(self, reach: Reach) -> Self {
         Self { reach, ..self }
     }
@@ -221,10 +221,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Removes a credential. Blocking.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] if there is none; the journal's.
+    /// Removes a credential, or returns [`ErrorKind::NotFound`]. Blocking.
     pub(crate) fn remove(&self, store: &Store, owner: &str, name: &str) -> Result<()> {
         let _changing = self.keys();
         if !store.journal(|journal| journal.remove_credential(owner, name))? {
@@ -263,20 +260,14 @@ impl Credentials {
             .collect()
     }
 
-    /// Returns an owner's credential of this name.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] if there is none.
+    /// Returns an owner's credential of this name, or [`ErrorKind::NotFound`].
     pub(crate) fn find(&self, owner: &str, name: &str) -> Result<Arc<Own>> {
         let key = (owner.to_owned(), name.to_owned());
         let own = self.known().get(&key).cloned();
         own.ok_or_else(|| unknown(owner, name))
     }
 
-    /// Seals the signature of an address, if it has one.
-    ///
-    /// # Errors
-    /// Errors of making a key.
+    /// Seals the signature of an address, if it has one; this may make a key.
     pub(crate) fn seal(&self, owner: &str, address: &mut String) -> Result<()> {
         match &mut *self.address_keys() {
             Some(keys) => addresses::seal(keys, owner, address),
@@ -396,17 +387,11 @@ impl Behalf {
     }
 
     /// Rewrites an address with [`Credentials::claim`].
-    ///
-    /// # Errors
-    /// Errors of [`Credentials::claim`].
     pub(crate) fn claim(&self, address: &mut String) -> Result<()> {
         self.credentials.claim(&self.owner, address)
     }
 
-    /// Returns the user's own credential that an address means, if any.
-    ///
-    /// # Errors
-    /// Errors of [`Self::access`].
+    /// Returns the user's own credential that an address means, if any, as [`Self::access`] does.
     pub(crate) fn own(&self, address: &str) -> Result<Option<Arc<Own>>> {
         let location = Location::parse(address.as_ref())?;
         let name = own_name(&location);

@@ -50,7 +50,7 @@ pub struct Options {
     pub as_root: bool,
     /// Addresses of this machine, its link or its cloud that users may have it open all the same.
     pub allow_address: Vec<Pattern>,
-    /// Who is told what happens.
+    /// Receivers of alarms.
     pub alarms: Vec<Alarm>,
     /// Batch system whose queue is watched, if any.
     pub queue: Option<Scheduler>,

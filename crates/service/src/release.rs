@@ -40,7 +40,8 @@ pub(crate) async fn release(
     removed.await
 }
 
-/// What the mind needs to know of an error of a release, which it would be when something is read: a file that can't be removed.
+/// Returns the fault of a release as the mind needs it: where a read would fail at the source, a
+/// file can't be removed.
 pub(crate) fn fault_of(error: &Error, fault: Fault) -> Fault {
     let is_stuck = matches!(
         fault,
@@ -61,8 +62,9 @@ pub(crate) async fn tell_kept(inputs: &mpsc::Sender<Arrival>, request: RequestId
     }
 }
 
-/// How many depots must keep the manifest before the source goes. Without it the fragments are noise, and the journal
-/// may be lost with its host: so many that one survives the losses the code survives.
+/// Returns the number of depots that must keep the manifest before the source is removed. Without
+/// the manifest the fragments are noise, and the journal may be lost with its host. So one copy has
+/// to survive the losses that the code survives.
 pub(crate) fn keepers(record: &RequestRecord) -> usize {
     (usize::from(record.code.parity()) + 1).min(record.via.len().max(1))
 }

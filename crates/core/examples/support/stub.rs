@@ -11,7 +11,7 @@ use posthaste_core::{
 };
 use posthaste_types::Timestamp;
 
-/// When all begins.
+/// Start of the simulated time.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 /// Inputs are batched as they come within this time.
 const BATCH: Duration = Duration::from_micros(200);

@@ -34,7 +34,7 @@ impl Mind {
         }
     }
 
-    /// Where it goes keeps no modes or times of some of its files.
+    /// Records that the destination keeps no modes or times of some files.
     pub(crate) fn on_unkept_there(&mut self, id: RequestId, modes: u64, times: u64) {
         let arrival = self.arrivals.requests.get(&id);
         if arrival.is_some_and(|arrival| arrival.state.is_live()) {

@@ -49,7 +49,7 @@ record! {
 }
 
 impl Release {
-    /// Whether nothing can be sent again.
+    /// Returns whether the source is released, so that nothing can be sent again.
     pub(crate) const fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Left)
     }

@@ -15,8 +15,8 @@ use posthaste_types::{
 };
 use proptest::prelude::*;
 
-/// The same moves by users who wish nothing beyond a deadline: in words of today, or in those of
-/// journals from before wishes.
+/// Returns the moves without wishes beyond a deadline, as present inputs or as those of journals
+/// from before wishes.
 fn wishing_nothing(moves: &[Move], is_old: bool) -> Vec<Move> {
     let plain = |input: &Input| match input.clone() {
         Input::RequestAsked {
@@ -49,7 +49,7 @@ fn wishing_nothing(moves: &[Move], is_old: bool) -> Vec<Move> {
     moves.iter().map(plain).collect()
 }
 
-/// What a depot that codes keeps and sends on.
+/// Returns the fragments that a coding depot keeps and sends on.
 fn coded(command: &Command) -> Vec<(RequestId, DepotId, ChunkIndex, FragmentIndex)> {
     match command {
         Command::Scatter {
@@ -68,7 +68,7 @@ fn coded(command: &Command) -> Vec<(RequestId, DepotId, ChunkIndex, FragmentInde
     }
 }
 
-/// What depots send among themselves.
+/// Returns the fragment that one depot sends to another.
 fn given(command: &Command) -> Option<(RequestId, DepotId, ChunkIndex, FragmentIndex)> {
     match command {
         Command::Forward {

@@ -383,7 +383,7 @@ fn gone_out(release: bool) -> Desk {
 }
 
 impl Desk {
-    /// How often the source was to be removed.
+    /// Returns how often the source was to be removed.
     fn releases(&self) -> usize {
         let commands = self.commands.iter();
         let is_release = |command: &&Command| matches!(command, Command::Release { .. });

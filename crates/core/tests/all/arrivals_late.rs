@@ -1,4 +1,4 @@
-//! What one source of a stage-in is late with at the end is asked of another as well.
+//! Chunks that one source of a stage-in delays at the end are asked of another as well.
 
 use posthaste_core::contract::*;
 use posthaste_types::Bytes;
@@ -25,7 +25,7 @@ fn arrives(desk: &mut Desk, (request, source, chunk): Asked) {
     }]);
 }
 
-/// What was asked for because another source is late with it.
+/// Returns the chunks asked for because another source is late with them.
 fn asked_again(desk: &Desk) -> Vec<Asked> {
     let again = |command: &Command| {
         let Command::Fetch {

@@ -1,4 +1,4 @@
-//! What would make a stage-in possible that is refused.
+//! Offers that would make a refused stage-in possible.
 #![allow(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
@@ -10,7 +10,7 @@ use posthaste_types::{ByteRate, RequestId};
 
 use crate::support::arrivals::*;
 
-/// What was offered with the refusal of a request.
+/// Returns the offers that came with the refusal of a request.
 fn offered(desk: &Desk, request: RequestId) -> Vec<WouldBuy> {
     let mut happened = desk.happened.iter();
     let refused = happened

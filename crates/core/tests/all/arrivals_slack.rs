@@ -1,4 +1,5 @@
-//! Where the slack of a stage-in went: each cause with what it took, and the sum is what was missed by.
+//! Slack of a stage-in: each cause with its cost; their sum is the time by which the answer was
+//! missed.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use posthaste_types::ByteRate;
 
 use crate::support::arrivals::*;
 
-/// What the causes took in all, and how much later than answered it was here.
+/// Returns the cost of all causes, and how much later than answered the data arrived.
 fn sums(tale: &ArrivalTale) -> (i64, i64) {
     let (_, answered) = tale.answered.unwrap();
     let charged = tale.charges.iter().map(|charge| charge.cost_micros).sum();

@@ -268,8 +268,9 @@ fn a_source_that_is_gone_fails_nothing_while_a_depot_has_yet_to_say_what_it_hold
     assert_eq!(told_late(false), RequestState::Failed);
 }
 
-/// What becomes of a request of a service that began anew, whose source is gone. The first depot says at once that it
-/// holds nothing, the others when a send to the first has failed: all of it, or nothing.
+/// Returns the end of a request after a restart of the service, with its source gone. The first
+/// depot reports at once that it holds nothing. The others report all of it, or nothing, after a
+/// send to the first failed.
 fn told_late(all_held: bool) -> RequestState {
     let [first, second, third] = [1, 2, 3].map(DepotId::new);
     let mut desk = Desk::new();

@@ -42,7 +42,7 @@ impl Desk {
         desk
     }
 
-    /// What is sent never arrives.
+    /// Gives the mind inputs; nothing that it sends ever arrives.
     fn give(&mut self, inputs: Vec<Input>) {
         let mut out = Outbox::default();
         self.mind.step(self.now, inputs, &mut out);

@@ -245,7 +245,7 @@ impl Desk {
         assert_eq!(held, Some(&fragment), "{giver} does not hold {chunk}");
     }
 
-    /// It is on its way there from the centre.
+    /// Checks that the fragment is on its way there from the centre.
     fn assert_comes(&self, to: DepotId, chunk: ChunkIndex, fragment: FragmentIndex) {
         let is_it = |way: &Way| {
             way.from.is_empty() && (way.to, way.chunk, way.fragment) == (to, chunk, fragment)

@@ -1,4 +1,4 @@
-//! What is late at the end is sent, or asked for, once more where that would be done in half the time.
+//! Late fragments at the end are sent, or asked for, once more if that takes half the time.
 
 use std::{collections::BTreeSet, mem, time::Duration};
 
@@ -10,7 +10,7 @@ const REQUEST: RequestId = RequestId::new(1);
 /// The depot whose path becomes slow.
 const SLOW: DepotId = DepotId::new(1);
 const MEBI: u64 = 1 << 20;
-/// What one PUT costs in each test with a budget.
+/// Price of one PUT in each test with a budget.
 const PUT_MICRO_USD: u64 = 6;
 
 type Sent = (DepotId, ChunkIndex, FragmentIndex);
@@ -18,10 +18,10 @@ type Sent = (DepotId, ChunkIndex, FragmentIndex);
 /// A request whose depots store what they get within a second, but for what the slow one is late with.
 struct Run {
     desk: Desk,
-    /// How many sends were looked at.
+    /// Number of sends that were looked at.
     seen: usize,
     under_way: Vec<Sent>,
-    /// How many of the first sends to the slow depot are late.
+    /// Number of late ones among the first sends to the slow depot.
     late: usize,
     held: Vec<Sent>,
     slow: ByteRate,
@@ -79,7 +79,7 @@ impl Run {
         });
     }
 
-    /// What is under way is stored, and each path says what it carries. Nothing that was asked back had not left.
+    /// Stores everything under way, and measures each path. Nothing that was recalled had not left.
     fn pass(&mut self) {
         self.note();
         for sent in mem::take(&mut self.under_way) {
@@ -113,7 +113,7 @@ impl Run {
         self.twice()
     }
 
-    /// What was sent because it was late.
+    /// Returns the fragments sent again because they were late.
     fn twice(&self) -> Vec<Sent> {
         let sent = self.desk.sent.iter().zip(&self.desk.pieces);
         let sent = sent.zip(&self.desk.whys);

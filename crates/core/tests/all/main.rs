@@ -1,4 +1,4 @@
-//! What the mind decides.
+//! Decisions of the mind.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

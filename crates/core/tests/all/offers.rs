@@ -1,4 +1,4 @@
-//! What would make an infeasible request feasible: every offer is true when it is taken.
+//! Offers that would make an infeasible request feasible: each holds when it is accepted.
 #![allow(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,

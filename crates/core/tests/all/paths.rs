@@ -1,4 +1,4 @@
-//! What the mind knows of paths: by what, how well, and how it ages.
+//! Knowledge of paths: its sources, its accuracy, and how it ages.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// One depot that is up and says `rate_max`.
+    /// Returns a desk with one depot that is up and declares `rate_max`.
     fn new(rate_max: Option<ByteRate>) -> Self {
         let mut desk = Self {
             mind: Mind::new(Settings::default()),
@@ -59,7 +59,7 @@ impl Desk {
         self.mind.paths(self.now).remove(0)
     }
 
-    /// Whether `mebi` by `deadline_s` from now are taken.
+    /// Returns whether `mebi` by `deadline_s` from now are accepted.
     fn takes(&mut self, mebi: u64, deadline_s: u64) -> bool {
         let request = RequestId::new(self.mind.requests().count() as u64 + 1);
         let spec = RequestSpec {

@@ -1,4 +1,4 @@
-//! What a user lets wait, and lets go on.
+//! Requests that a user pauses and resumes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a stage-in with a budget reads of what lies at a depot near the centre.
+//! A stage-in with a budget reads data from a depot near the centre.
 #![allow(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
@@ -76,7 +76,7 @@ fn desk(budget: u64, sources: Vec<SourceId>) -> Desk {
     desk
 }
 
-/// What is to go near the centre does, a chunk a second, until then.
+/// Moves the data for the depot near the centre there, a chunk a second, until then.
 fn prestage(desk: &mut Desk, until_s: u64) {
     let mut stored = 0;
     while desk.now < at(until_s) {

@@ -313,7 +313,7 @@ fn a_dear_source_that_was_lost_is_tried_again_while_a_cheaper_one_is_waited_for(
     assert!(desk.is_settled(R1, true), "{:?}", desk.view(R1));
 }
 
-/// What befalls a stage-in: time passes, or something asked of a source fails.
+/// Generates events of a stage-in: time passes, or a request to a source fails.
 fn blows() -> impl Strategy<Value = Vec<(bool, usize, usize, bool)>> {
     proptest::collection::vec(
         (any::<bool>(), 0usize..12, 0usize..12, any::<bool>()),

@@ -1,4 +1,4 @@
-//! What is said of a request is so: before it begins, and after depots were lost.
+//! Reports about a request hold: before it begins, and after depots were lost.
 #![allow(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,

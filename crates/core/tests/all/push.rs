@@ -26,11 +26,11 @@ struct Desk {
     mind: Mind,
     now: Timestamp,
     open: Vec<Way>,
-    /// What really lies at each depot.
+    /// Fragments that each depot really holds.
     held: BTreeMap<DepotId, BTreeSet<Piece>>,
     said: Vec<Event>,
     most: BTreeMap<(DepotId, DepotId), usize>,
-    /// What went on while it still arrived.
+    /// Number of fragments forwarded while they still arrived.
     followed: usize,
 }
 
@@ -57,7 +57,7 @@ impl Desk {
         Self::following(levels, code, false)
     }
 
-    /// The same with depots that can send on what they still receive.
+    /// Returns a desk whose depots can forward fragments that they still receive.
     fn following(levels: &[u8], code: &str, follows: bool) -> Self {
         let mut desk = Self {
             mind: Mind::new(Settings::default()),
@@ -188,7 +188,8 @@ impl Desk {
         }
     }
 
-    /// What goes on from a depot is on its way there, and nothing else goes that way.
+    /// Checks that the forwarded fragment is on its way to the depot, and nothing else goes that
+    /// way.
     fn follow(&mut self, from: DepotId, to: DepotId, piece: (ChunkIndex, FragmentIndex)) {
         let comes = |way: &Way| way.from.is_none() && way.to == from && way.piece == piece;
         assert!(

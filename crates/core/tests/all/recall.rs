@@ -1,4 +1,5 @@
-//! What waits for a path that became slow is asked back, and sent elsewhere once nothing of it has left.
+//! Fragments that wait for a slowed path are recalled, and sent elsewhere once none of their bytes
+//! has left.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ fn slowed(via: &[u32]) -> Desk {
     desk
 }
 
-/// What is on its way to the slow depot.
+/// Returns the fragments on their way to the slow depot.
 fn under_way(desk: &Desk) -> Vec<(ChunkIndex, FragmentIndex)> {
     let sent = desk.sent.iter().zip(&desk.pieces);
     let there = sent.filter(|((_, depot), _)| *depot == SLOW);

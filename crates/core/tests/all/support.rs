@@ -1,4 +1,4 @@
-//! What tests share.
+//! Shared parts of the tests.
 
 pub mod arrivals;
 pub mod desk;

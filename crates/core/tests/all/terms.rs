@@ -20,9 +20,9 @@ const REQUEST: RequestId = RequestId::new(1);
 struct Desk {
     mind: Mind,
     now: Timestamp,
-    /// Who was sent something of each chunk.
+    /// Depots that were sent a fragment of each chunk.
     sent: BTreeMap<ChunkIndex, Vec<DepotId>>,
-    /// What is on its way.
+    /// Fragments on their way.
     open: Vec<(DepotId, ChunkIndex, FragmentIndex)>,
     happened: Vec<(Happening, Reason)>,
 }

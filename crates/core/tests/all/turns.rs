@@ -25,7 +25,7 @@ fn reasons(desk: &Desk, id: RequestId) -> Vec<Reason> {
     told.into_iter().map(|decision| decision.reason).collect()
 }
 
-/// Whether the request is on time by the middle forecast.
+/// Returns whether the request is on time by the median forecast.
 fn is_on_time(desk: &Desk, id: RequestId) -> bool {
     let view = desk.mind.request(id).unwrap();
     view.finish

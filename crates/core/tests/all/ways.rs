@@ -18,12 +18,12 @@ struct Desk {
     taken: Vec<u8>,
     said: Vec<String>,
     sent: Vec<(ChunkIndex, FragmentIndex)>,
-    /// Whether measurements are never short of data.
+    /// True if measurements are never short of data.
     is_full: bool,
 }
 
 impl Desk {
-    /// One depot, which these ways lead to, and 100 GiB for it.
+    /// Returns a desk with one depot at the end of these ways, with 100 GiB for it.
     fn new(ways: &[&str]) -> Self {
         let mut desk = Self {
             mind: Mind::new(Settings::default()),

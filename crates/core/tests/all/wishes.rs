@@ -1,4 +1,4 @@
-//! What users wish of a request beyond its deadline is kept while it runs.
+//! Wishes of a request beyond its deadline are kept while it runs.
 #![allow(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,

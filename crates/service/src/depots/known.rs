@@ -16,7 +16,7 @@ impl Depots {
         found.ok_or_else(|| self.unknown(operation, name))
     }
 
-    /// That there is no depot of a name, with the one that was meant, perhaps.
+    /// Returns the error for an unknown depot name, with the name that was probably meant.
     pub(crate) fn unknown(&self, operation: &'static str, name: &str) -> Error {
         let all = self.all();
         let names = all.iter().map(|depot| &*depot.record.name);

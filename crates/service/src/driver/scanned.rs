@@ -1,4 +1,4 @@
-//! What people hear: of what the mind decided, and of requests that ended before it was told of them.
+//! Events for people: the mind's decisions, and requests that ended before the mind knew them.
 
 use posthaste_core::contract::{Event, Happening, Reason};
 use posthaste_endpoint::Result;
@@ -64,7 +64,7 @@ impl Centre {
         });
     }
 
-    /// One line an event, for the operator.
+    /// Logs an event in one line, for the operator.
     fn log(&self, event: &Event) {
         let depot = event.depot.map(|depot| self.depots.name(depot));
         let reason = crate::render::reason(self, &event.reason, event.at);

@@ -14,10 +14,10 @@ use super::{list::List, mixed::CHUNKS_MAX, submit::chunk_size_for, union::differ
 const ASKED_MAX: usize = 1024;
 /// Questions at once, to all sources together.
 const ASKED_AT_ONCE: usize = 32;
-/// How exactly times are told where only whole seconds are.
+/// Precision of times in whole seconds.
 const SECOND_NS: u32 = 1_000_000_000;
 
-/// What a source tells of a file.
+/// Time and checksum that a source reports for a file.
 type Told = (Option<FileTime>, Option<StoredSum>);
 
 /// The large files of which nothing shows that their sources hold the same, ascending.
@@ -57,7 +57,8 @@ pub(super) async fn apart(
     Ok(apart)
 }
 
-/// What the sources of files tell of them, the first ones, with their places.
+/// Asks the sources of the first files for times and checksums; returns them with the sources'
+/// places.
 async fn ask_all(
     endpoints: &[Arc<dyn Endpoint>],
     list: &Arc<List>,
@@ -83,7 +84,7 @@ async fn ask_all(
     }
 }
 
-/// What is said of them, to people; none where there are none.
+/// Returns the message about these files for people; none if there are none.
 pub(super) fn said(list: &List) -> Option<String> {
     let first = usize::try_from(*list.apart.first()?).ok()?;
     let path = String::from_utf8_lossy(&list.files.get(first)?.path);
@@ -103,7 +104,7 @@ fn places(list: &List, file: usize) -> impl Iterator<Item = usize> {
     (0..list.singles.len()).filter(move |place| list.stamp(*place, file).is_some())
 }
 
-/// Those of which their listings don't show it.
+/// Returns the large shared files whose listings don't show that their sources hold the same.
 fn unsure(list: &List, steps: &[Option<u32>]) -> Vec<usize> {
     let least = chunk_size_for(list.bytes()).get() * CHUNKS_MAX;
     let shared = (0..list.runs.len()).filter(|run| list.runs[*run].places.len() > 1);
@@ -120,7 +121,7 @@ fn unsure(list: &List, steps: &[Option<u32>]) -> Vec<usize> {
     large.filter(|file| !is_shown(file)).collect()
 }
 
-/// Whether all of them tell the same time, as exactly as the one that tells it least exactly.
+/// Returns whether all sources report the same time, at the lowest precision among them.
 fn is_one_time(
     mut times: impl Iterator<Item = (usize, Option<FileTime>)>,
     steps: &[Option<u32>],
@@ -137,14 +138,14 @@ fn is_one_time(
     })
 }
 
-/// Whether all of them keep the same checksum.
+/// Returns whether all sources keep the same checksum.
 fn is_one_sum(told: &[(usize, Told)]) -> bool {
     let mut sums = told.iter().map(|(_, (_, sum))| *sum);
     let first = sums.next().flatten();
     first.is_some() && sums.all(|sum| sum == first)
 }
 
-/// Two of them that keep what can't both be.
+/// Returns two sources whose checksums contradict each other.
 fn contradiction(told: &[(usize, Told)]) -> Option<(usize, usize)> {
     let sums = || {
         told.iter()
@@ -156,7 +157,7 @@ fn contradiction(told: &[(usize, Told)]) -> Option<(usize, usize)> {
     })
 }
 
-/// What a source tells of a file where that is opened. One that can't be asked tells nothing.
+/// Opens a file at a source for its time and checksum; none if it can't be opened.
 async fn ask(
     endpoint: Arc<dyn Endpoint>,
     list: Arc<List>,

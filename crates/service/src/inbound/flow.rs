@@ -17,7 +17,8 @@ const WINDOW: Duration = Duration::from_millis(900);
 pub(crate) struct Sample {
     pub(crate) bytes: Bytes,
     pub(crate) window: Duration,
-    /// Whether there was always something to fetch, and had been when the window opened, and nobody here held it back.
+    /// True if there was something to fetch since before the window opened, and nothing here held
+    /// it back.
     pub(crate) saturated: bool,
 }
 
@@ -75,7 +76,7 @@ impl Flow {
         self.with(|window| window.was_idle |= window.opened.is_some());
     }
 
-    /// What ever came from it.
+    /// Returns all bytes that ever arrived from the source.
     pub(crate) fn total(&self) -> Bytes {
         self.with(|window| Bytes::new(window.closed + window.bytes))
     }

@@ -45,7 +45,8 @@ impl Stamp {
         }
     }
 
-    /// Whether another source keeps what only the same bytes have: the MD5 of all, or that of those of the same pieces.
+    /// Returns whether another source keeps the same checksum: the MD5 of the file, or that of the
+    /// MD5s of the same parts.
     pub(super) fn has_sum_of(&self, other: &Self) -> bool {
         let sum = |stamp: &Self| {
             let version = stamp.version.as_deref()?.trim_matches('"');
@@ -143,12 +144,13 @@ impl List {
         }
     }
 
-    /// Whether a file comes from one source as nothing shows that several hold the same.
+    /// Returns whether a file comes from one source because nothing shows that several hold the
+    /// same.
     pub(super) fn is_apart(&self, file: usize) -> bool {
         self.apart.binary_search(&(file as u64)).is_ok()
     }
 
-    /// What a source said of a file; none when it does not lie there.
+    /// Returns a source's stamp of a file; none if the file does not lie there.
     pub(super) fn stamp(&self, source: usize, file: usize) -> Option<&Stamp> {
         let (mut first, mut held) = (0, 0);
         for run in &self.runs {

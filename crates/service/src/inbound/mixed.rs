@@ -17,7 +17,7 @@ use super::{list::List, stage::Stage};
 /// Chunks as large as a file may be that comes from one source: longer than for these no source waits for another.
 pub(super) const CHUNKS_MAX: u64 = 2;
 
-/// What marks a number that is kept of a large file and the place that it comes from, of whose bits those below the place tell the file.
+/// Mark of a kept number with a large file's source: the bits below the place are the file.
 const ORIGIN: u64 = 1 << 63;
 const PLACE_SHIFT: u32 = 48;
 
@@ -35,7 +35,8 @@ struct Known {
     from: HashMap<usize, Origin>,
     /// Files whose bytes came from several sources.
     mixed: BTreeSet<usize>,
-    /// Where the large ones came from last, which is kept: of one of them much was read when the service ends.
+    /// Last source of each large file. It is kept, since much of a file may be read when the
+    /// service ends.
     large: BTreeMap<usize, usize>,
 }
 
@@ -163,7 +164,8 @@ impl Stage {
         }
     }
 
-    /// Where a large file costs less to read than where it is asked for first: the mind counts what it asks for.
+    /// Returns a cheaper source of a large file than the one asked for first: the mind counts
+    /// requests by the latter.
     fn cheaper(&self, file: usize, asked: usize) -> usize {
         let places = (0..self.prices.len()).filter(|place| self.list.stamp(*place, file).is_some());
         let cheapest = places.min_by_key(|place| self.prices[*place]);

@@ -76,7 +76,7 @@ pub(super) struct Stage {
     slots: Mutex<HashMap<ChunkIndex, Arc<Mutex<Slot>>>>,
     pub(super) sums: Sums,
     pub(super) mixed: Mixed,
-    /// What a byte of each source costs, and a request there; empty where that can't be told now.
+    /// Prices of a byte and of a request at each source; empty if they can't be known now.
     pub(super) prices: Vec<(u64, u64)>,
     pub(super) told: Told,
     fetches: AtomicU64,

@@ -105,7 +105,7 @@ pub(crate) async fn rehearse(centre: &Arc<Centre>, new: &api::NewStageIn) -> Res
 /// Lists the sources of a request and stores the list.
 ///
 /// # Errors
-/// What looking brings, and the operating system's.
+/// Errors of listing and of the operating system.
 pub(crate) async fn scan(
     centre: &Arc<Centre>,
     record: &RequestRecord,

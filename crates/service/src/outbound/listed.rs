@@ -25,7 +25,7 @@ impl Listed {
     /// Lists the source.
     ///
     /// # Errors
-    /// What listing brings.
+    /// Errors of listing.
     pub(super) async fn look(
         record: &RequestRecord,
         behalf: &Behalf,

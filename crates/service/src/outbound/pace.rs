@@ -37,15 +37,15 @@ impl Pace {
         self.bytes_per_s
     }
 
-    /// Whether it was the request's own limit that held back what moved, as of this look: then that says only that the path
-    /// carries so much. One look may fall behind a large piece that a slow path took.
+    /// Returns whether the request's own limit, not the path, holds back the transfer. It takes
+    /// several looks in a row: one may fall behind a large piece on a slow path.
     pub(super) fn is_held(&mut self, is_in_debt: bool) -> bool {
         self.held_looks = if is_in_debt { self.held_looks + 1 } else { 0 };
         self.held_looks >= HELD_LOOKS
     }
 
-    /// Whether it says nothing of the path that nothing moves: stores put large files together, and then it is they who
-    /// take their time.
+    /// Returns whether the silence says nothing of the path: stores assemble large files at that
+    /// time.
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet_looks >= QUIET_LOOKS
     }

@@ -278,7 +278,7 @@ pub(crate) async fn rehearse(
 /// Lists the source of a request, examines its destination, and stores the list.
 ///
 /// # Errors
-/// As [`rehearse`].
+/// Errors of [`rehearse`].
 pub(crate) async fn scan(
     centre: &Arc<Centre>,
     record: &RequestRecord,

@@ -121,7 +121,7 @@ pub(super) fn away(shown: &api::Request) -> Vec<String> {
     }
 }
 
-/// That some of its files come from one source each, while they come.
+/// Returns the messages about files that come from one source each, while the stage-in runs.
 pub(super) fn from_one(mind: &Mind, id: RequestId, decisions: &[Decision]) -> Vec<String> {
     let arrival = mind.arrival(id).filter(|arrival| arrival.state.is_live());
     let said = decisions.iter().filter(|_| arrival.is_some());
@@ -130,7 +130,7 @@ pub(super) fn from_one(mind: &Mind, id: RequestId, decisions: &[Decision]) -> Ve
     said.map(ToString::to_string).collect()
 }
 
-/// What went wrong last on its way, while it goes on.
+/// Returns the latest problems of a request, while it runs.
 pub(super) fn warnings(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Vec<String> {
     let is_open = |view: &ArrivalState| view.is_live();
     let going = match (mind.arrival(record.id), mind.request(record.id)) {

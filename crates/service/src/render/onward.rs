@@ -33,7 +33,7 @@ fn delivery(mind: &Mind, request: RequestId) -> Option<api::Delivery> {
     })
 }
 
-/// What was left out of a request, and what of it is not at the address that it went on to.
+/// Returns the files left out of a request, with those missing at the address that it went on to.
 pub(super) fn with_left_out(
     own: Option<api::LeftOut>,
     mind: &Mind,

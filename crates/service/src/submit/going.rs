@@ -19,7 +19,7 @@ const WAITING_OF_ONE: usize = 10_000;
 const WAITING: usize = 40_000;
 /// Scans at once: each keeps one directory tree busy. Enough that a good many owners have to list what never ends before others wait.
 const SCANS_AT_ONCE: usize = 32;
-/// The same of one owner: what they scan may never end.
+/// Scans at once of one owner, whose listings may never end.
 const SCANS_OF_ONE: usize = 2;
 
 /// Scans of a service.
@@ -28,7 +28,7 @@ pub(crate) struct Scans {
     waiting: Arc<Shares>,
     running: Arc<Shares>,
     rehearsed: Arc<Shares>,
-    /// What lists take, of those that run and of those for an answer alone.
+    /// Memory of the lists of running scans and of rehearsals.
     memory: Arc<Room>,
     portions: Mutex<HashMap<String, Weak<Portion>>>,
     going: Mutex<HashMap<RequestId, Going>>,

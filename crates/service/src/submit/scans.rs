@@ -22,9 +22,9 @@ use crate::{driver::Centre, inbound, outbound, store::Remains};
 
 /// Pause before an unavailable journal is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How often a source is listed for which others left no memory, each time after somebody gave some back or a minute…
+/// Most attempts to list a source for which other scans leave no memory.
 const TRIES_MAX: u32 = 10;
-/// …at the latest.
+/// Longest wait between these attempts; memory given back ends it earlier.
 const FREED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Scans sources, with a limit per owner, including those that a crash left unscanned.

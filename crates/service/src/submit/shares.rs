@@ -21,7 +21,7 @@ pub(crate) struct Shares {
 
 #[derive(Debug)]
 struct Owner {
-    /// Who has their share waits here, in nobody's way.
+    /// Owner's own slots: a request beyond them waits here and holds up no other owner.
     places: Arc<Semaphore>,
     has: Mutex<usize>,
 }
@@ -92,14 +92,14 @@ impl Shares {
         }
     }
 
-    /// The same where there is one now.
+    /// Returns a slot if one is free now.
     pub(crate) fn try_enter(self: &Arc<Self>, owner: &str) -> Option<Share> {
         let owner = self.of(owner);
         let own = Arc::clone(&owner.places).try_acquire_owned().ok()?;
         self.take(&owner, own).ok()
     }
 
-    /// A place for whoever has one of their own left, if enough are free.
+    /// Takes a slot for an owner below the own limit, if enough are free.
     fn take(
         self: &Arc<Self>,
         owner: &Arc<Owner>,

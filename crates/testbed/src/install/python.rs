@@ -184,11 +184,11 @@ pub fn ensure_fts_clients() -> Result<PathBuf> {
 pub struct PinnedPython {
     /// Name of the folder.
     pub folder: &'static str,
-    /// What `pip install` gets.
+    /// Packages for `pip install`.
     pub packages: &'static [&'static str],
     /// Constraints, a line each.
     pub pins: &'static str,
-    /// One of the programs.
+    /// Program that the packages install.
     pub program: &'static str,
 }
 
@@ -211,7 +211,7 @@ pub const OPENAPI_TOOLS: PinnedPython = PinnedPython {
 /// Returns the path of the program of `wanted`; what belongs to it lies beside it.
 ///
 /// # Errors
-/// When it is missing; the message says what to run.
+/// If it is missing; the message says what to run.
 pub fn find_pinned_python(wanted: PinnedPython) -> Result<PathBuf> {
     let folder = tools_folder().join(wanted.folder);
     find_whole(&folder, wanted.program).with_context(|| {
@@ -223,7 +223,7 @@ pub fn find_pinned_python(wanted: PinnedPython) -> Result<PathBuf> {
 /// Installs `wanted` where it is missing.
 ///
 /// # Errors
-/// When Python can't be had, or the index does not serve a package.
+/// If Python can't be had, or the index does not serve a package.
 pub fn ensure_pinned_python(wanted: PinnedPython) -> Result<PathBuf> {
     if let Ok(found) = find_pinned_python(wanted) {
         return Ok(found);

@@ -1,4 +1,4 @@
-//! Who asks for what comes in, and two sources that give.
+//! Desk for stage-ins, with two sources that serve data.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -29,7 +29,7 @@ pub struct Desk {
     pub pieces: Vec<(ChunkIndex, FragmentIndex)>,
     /// Why each was sent.
     pub whys: Vec<Reason>,
-    /// What was asked back.
+    /// Fragments that were recalled.
     pub asked_back: Vec<(RequestId, DepotId, ChunkIndex, FragmentIndex)>,
 }
 
@@ -85,7 +85,7 @@ impl Desk {
         self.give(Input::RequestSubmitted { request, spec });
     }
 
-    /// What [`Desk::submit`] asks for.
+    /// Returns the request that [`Desk::submit`] makes.
     pub fn spec(&self, mebi: u64, deadline_s: u64, via: &[u32]) -> RequestSpec {
         RequestSpec {
             bytes: Bytes::mebi(mebi),
@@ -155,7 +155,7 @@ impl Desk {
         self.give(Input::PlanSolved { number, schedule });
     }
 
-    /// What was answered to a request.
+    /// Returns the answer to a request.
     pub fn answer(&self, request: RequestId) -> Option<&Reason> {
         let answers =
             |happening: &Happening| matches!(happening, Happening::Admitted | Happening::Refused);

@@ -15,7 +15,7 @@ use posthaste_types::{
 };
 use proptest::prelude::*;
 
-/// When everything begins.
+/// Start of the simulated time.
 pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
 fn depot() -> impl Strategy<Value = DepotId> {
@@ -136,7 +136,7 @@ fn stage_in() -> impl Strategy<Value = RequestId> {
     (3u64..6).prop_map(RequestId::new)
 }
 
-/// What is said of stage-ins.
+/// Generates sources of stage-ins.
 fn source() -> impl Strategy<Value = SourceId> + Clone {
     (1u32..4).prop_map(SourceId::new)
 }
@@ -257,7 +257,7 @@ fn inbound() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// How some did who sent fragments.
+/// Generates results of senders of fragments.
 fn givers() -> impl Strategy<Value = Vec<GiverEnd>> {
     let giver = (depot(), proptest::option::of(fault()), 0u64..3000);
     let giver = giver.prop_map(|(depot, fault, span_ms)| GiverEnd {
@@ -268,7 +268,7 @@ fn givers() -> impl Strategy<Value = Vec<GiverEnd>> {
     proptest::collection::vec(giver, 0..4)
 }
 
-/// What is said of circuits, and of what is reserved on them.
+/// Generates inputs about circuits and their reservations.
 fn circuits() -> impl Strategy<Value = Input> {
     let circuit = || (1u32..4).prop_map(CircuitId::new);
     let news = prop_oneof![
@@ -328,7 +328,7 @@ fn space_news() -> impl Strategy<Value = SpaceNews> {
     ]
 }
 
-/// What is said of ways to depots.
+/// Generates inputs about ways to depots.
 fn way() -> impl Strategy<Value = Input> {
     let names = proptest::collection::vec(0usize..4, 0..4);
     prop_oneof![
@@ -340,7 +340,7 @@ fn way() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// What is said of the centre.
+/// Generates inputs about the centre.
 fn encode() -> impl Strategy<Value = Input> {
     let places = [Encode::Centre, Encode::Relays, Encode::Auto];
     prop_oneof![
@@ -350,7 +350,7 @@ fn encode() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// What is said of data that depots pass on among them.
+/// Generates inputs about data that depots forward among themselves.
 fn among_depots() -> impl Strategy<Value = Input> {
     prop_oneof![
         3 => (request(), depot(), chunk(), givers()).prop_map(|(request, depot, chunk, givers)| {
@@ -365,7 +365,7 @@ fn among_depots() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// What is said of depots.
+/// Generates inputs about depots.
 fn about_depots() -> impl Strategy<Value = Input> {
     let held = proptest::collection::vec((chunk(), fragment()), 0..8);
     prop_oneof![
@@ -435,7 +435,7 @@ fn about_depots() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// What users ask of stage-outs.
+/// Generates user requests about stage-outs.
 fn asked() -> impl Strategy<Value = Input> {
     prop_oneof![
         5 => (request(), spec())
