@@ -1,4 +1,4 @@
-//! How the C library hands out memory.
+//! Settings of the C library's memory arenas.
 
 #![cfg_attr(
     target_env = "gnu",
@@ -8,8 +8,9 @@
 /// More than a fragment that is on its way has, as a rule: pages that come anew each time cost time.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 4 << 20;
-/// What may lie free at the end of what smaller pieces come from. To say what is large turns off that glibc finds this itself, and the
-/// 128 KiB that it begins with would be given back and fetched again all the time.
+/// Free bytes kept at the end of the heap for small allocations. Setting the threshold for large
+/// ones turns off glibc's dynamic adjustment, so the initial 128 KiB would be returned and fetched
+/// all the time.
 #[cfg(target_env = "gnu")]
 const FREE_BYTES: libc::c_int = 16 << 20;
 

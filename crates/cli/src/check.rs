@@ -84,7 +84,7 @@ pub async fn run(arguments: CheckArguments) -> Outcome {
     ask::refusal(&wanted, &answers).map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// What a service can't do for a job in a queue.
+/// Returns the directives that a service can't carry out for a job in a queue.
 pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
     let complaint = |line: usize, what: String| Complaint {
         line,

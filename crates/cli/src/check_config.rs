@@ -33,7 +33,7 @@ pub struct CheckConfigArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Lists the mistakes in the file.
 pub fn run(arguments: &CheckConfigArguments, command: &Command) -> Outcome {
     let tables = settings::read(command, &arguments.file)?;
     let (mut count, mut notes) = (0, Vec::new());
@@ -80,7 +80,7 @@ pub fn run(arguments: &CheckConfigArguments, command: &Command) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a service reads at its start.
+/// Checks the files that a service reads at its start.
 fn check_files(file: &dyn Fn(&str) -> Option<PathBuf>) -> Result<(), Failure> {
     let each = |key: &str, check: &dyn Fn(&Path) -> Result<(), Failure>| {
         file(key).map_or(Ok(()), |path| check(&path))

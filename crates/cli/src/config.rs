@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
-/// Where the service listens unless told otherwise.
+/// Default address of the service.
 pub const SERVICE_URL: &str = "http://127.0.0.1:7420";
 
 #[expect(
@@ -20,7 +20,7 @@ pub fn typed() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
-/// Whether the command line asks for JSON. What follows `--` is another's.
+/// Returns whether the command line asks for JSON. Words after `--` belong to another program.
 pub fn wants_json() -> bool {
     let typed = typed();
     let mut own = typed.iter().take_while(|word| *word != "--");
@@ -36,7 +36,7 @@ pub fn state_directory() -> PathBuf {
         .join("posthaste")
 }
 
-/// Where users keep what configures posthaste: `$XDG_CONFIG_HOME/posthaste`, else
+/// Returns the directory of users' configuration: `$XDG_CONFIG_HOME/posthaste`, else
 /// `~/.config/posthaste`.
 pub fn config_directory() -> PathBuf {
     let config =
@@ -46,7 +46,7 @@ pub fn config_directory() -> PathBuf {
         .join("posthaste")
 }
 
-/// What this host calls itself.
+/// Returns this host's own name.
 pub fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
@@ -56,7 +56,8 @@ fn text(name: &str) -> Option<String> {
     variable(name)?.into_os_string().into_string().ok()
 }
 
-/// Who connects to a PostgreSQL database whose address does not say, as its own programs choose.
+/// Returns the user for a PostgreSQL database whose address names none, chosen like PostgreSQL's
+/// own programs do.
 pub fn database_user() -> Option<String> {
     ["PGUSER", "USER", "LOGNAME"]
         .iter()
@@ -81,12 +82,13 @@ pub fn database_authorities() -> Option<PathBuf> {
     variable("PGSSLROOTCERT").or_else(usual)
 }
 
-/// Whether colours are unwanted (<https://no-color.org>).
+/// Returns whether colours are unwanted (<https://no-color.org>).
 pub fn no_color() -> bool {
     variable("NO_COLOR").is_some()
 }
 
-/// Whether the environment says what this is called in traces (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
+/// Returns whether the environment sets this program's name in traces
+/// (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
 pub fn names_service() -> bool {
     variable("OTEL_SERVICE_NAME").is_some()
 }

@@ -323,10 +323,10 @@ async fn while_shown<T>(
     }
 }
 
-/// How addresses are opened; what people should know of it goes to the screen there is.
+/// Prepares access to addresses; its notices go to the current screen.
 ///
 /// # Errors
-/// When the gateways can't be read.
+/// Fails if the gateways can't be read.
 fn access(arguments: &CopyArguments, screen: Arc<CurrentScreen>) -> Result<Access, Failure> {
     let gateways = through::known(arguments.gateways.as_deref())?;
     let start = StartOptions {

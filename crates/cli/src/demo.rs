@@ -25,7 +25,7 @@ use crate::{
 };
 use stage::Stage;
 
-/// How often a frame is drawn.
+/// Interval between two frames.
 const FRAME_EVERY: Duration = Duration::from_millis(250);
 /// The erasure code: of four depots three hold each chunk, and any one may be lost.
 const CODE: &str = "2+1";
@@ -59,7 +59,7 @@ pub struct DemoArguments {
     picture: Option<PathBuf>,
 }
 
-/// How the demo went.
+/// Result of the demo.
 #[derive(Debug, Serialize)]
 struct Summary {
     bytes: u64,
@@ -77,7 +77,7 @@ struct Summary {
 /// Runs the demo.
 ///
 /// # Errors
-/// When something could not even be started.
+/// Fails if something can't even be started.
 pub async fn run(arguments: DemoArguments) -> Outcome {
     let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
         .map_err(anyhow::Error::from)?;

@@ -328,7 +328,7 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
     Ok(())
 }
 
-/// Whether it is there, and how far its draining is.
+/// Describes whether the depot is up, and the progress of its draining.
 fn state(depot: &api::Depot) -> String {
     let drain = match &depot.drain {
         None => return depot.state.to_string(),
@@ -365,7 +365,7 @@ fn parse_price_to(text: &str) -> Result<(String, f64), String> {
     }
 }
 
-/// When it is lent: by its owner's word too, where that says something.
+/// Describes when the depot is lent: also in its owner's terms, if they say something.
 fn hours(depot: &api::Depot) -> String {
     let Some(own) = &depot.own_hours else {
         return depot.hours.clone();

@@ -1,4 +1,4 @@
-//! How a command ends badly: one line for people, one exit code for programs.
+//! Failures of commands: one line for people, one exit code for programs.
 
 use std::{fmt, process::ExitCode};
 
@@ -6,7 +6,7 @@ use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Locus};
 use serde::Serialize;
 
-/// How a command ends.
+/// Result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
 /// The exit codes, rclone's where rclone has one. `docs/reference/exit-codes.md` explains them.
@@ -107,23 +107,23 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// The same, with more in its line.
+    /// Appends text to the failure's line.
     pub fn and(mut self, more: &str) -> Self {
         self.message.push_str(more);
         self
     }
 
-    /// Whether trying again may go well.
+    /// Returns whether retrying may succeed.
     pub fn may_pass(&self) -> bool {
         self.exit == Exit::Temporary
     }
 
-    /// Whether what was asked makes no sense.
+    /// Returns whether the request itself is invalid.
     pub fn is_usage(&self) -> bool {
         self.exit == Exit::Usage
     }
 
-    /// Whether what it was about isn't there.
+    /// Returns whether the subject does not exist.
     pub fn is_not_found(&self) -> bool {
         self.exit == Exit::FileNotFound
     }
@@ -157,7 +157,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// What the parser of command lines refuses, in one line, and what it would try.
+/// Condenses a refusal of the command-line parser into one line, with its suggestions.
 pub fn said_by_parser(error: &clap::Error) -> (String, Vec<String>) {
     let said = error.render().to_string();
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

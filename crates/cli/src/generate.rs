@@ -43,7 +43,7 @@ enum What {
 /// Runs the command.
 ///
 /// # Errors
-/// When the directory can't be written.
+/// Fails if the directory can't be written.
 pub fn run(arguments: &GenerateArguments, command: Command) -> Outcome {
     let directory = &arguments.directory;
     let failed = |cause: std::io::Error| {

@@ -1,4 +1,5 @@
-//! What `posthaste --help` shows: the commands that most people need, in groups. `posthaste help all` shows the others too.
+//! Text of `posthaste --help`: the commands that most people need, in groups. `posthaste help all`
+//! shows the others too.
 
 use std::{ffi::OsString, fmt::Write as _};
 
@@ -51,7 +52,7 @@ fn listed(command: &Command, names: &[&str]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// Whether every command is asked for.
+/// Returns whether the words ask for every command.
 pub fn wants_all(words: &[OsString]) -> bool {
     words.len() == 3 && words[1] == "help" && words[2] == "all"
 }

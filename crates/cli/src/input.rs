@@ -1,4 +1,4 @@
-//! What commands read line by line: a file, or standard input.
+//! Line by line input of commands: a file, or standard input.
 
 use std::path::Path;
 

@@ -176,7 +176,7 @@ impl IdentityArguments {
     }
 }
 
-/// Where an identity is unless told otherwise.
+/// Returns the default path of the identity.
 pub fn identity_file() -> PathBuf {
     config::config_directory().join("identity.txt")
 }

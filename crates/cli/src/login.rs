@@ -64,7 +64,8 @@ struct Where {
 /// Logs in.
 ///
 /// # Errors
-/// When nobody can log in there, nobody said yes in time, or the service lets them do nothing.
+/// Fails if the service offers no login, nobody confirmed in time, or the service grants the user
+/// nothing.
 pub async fn run(arguments: LoginArguments) -> Outcome {
     let url = arguments.service.url.trim_end_matches('/').to_owned();
     check_address(&url)?;
@@ -119,7 +120,7 @@ pub async fn run(arguments: LoginArguments) -> Outcome {
 /// Logs out.
 ///
 /// # Errors
-/// When nobody is logged in, and the operating system's.
+/// Fails if nobody is logged in, and with the operating system's errors.
 pub async fn end(arguments: LogoutArguments) -> Outcome {
     let url = arguments.service.url;
     let Some(login) = Login::find(&url)? else {

@@ -1,4 +1,4 @@
-//! What the commands that run for long say meanwhile: lines on standard error, as text or as JSON.
+//! Logs of long-running commands: lines on standard error, as text or as JSON.
 
 use std::{fmt, io, sync::OnceLock};
 
@@ -22,7 +22,7 @@ use posthaste_trace::TARGET;
 
 use crate::{failure::Failure, output, traces::Traces};
 
-/// What targets of ours begin with. Libraries may say what they send, so nothing of theirs is ever shown.
+/// Prefix of our log targets. Libraries may log what they send, so their lines are never shown.
 const OURS: &str = "posthaste";
 /// Fields that say what a line is about: they come first.
 const SUBJECTS: [&str; 9] = [
@@ -36,7 +36,7 @@ const SUBJECTS: [&str; 9] = [
     "depot",
     "path",
 ];
-/// Those of them that say by themselves what they are.
+/// Targets whose names say by themselves what they are.
 const SPEAKING: [&str; 3] = ["request", "reservation", "job"];
 
 /// How lines are written.
@@ -65,7 +65,7 @@ pub struct LogArguments {
     log_level: Levels,
 }
 
-/// What is said, for as long as the process runs: there is one place where lines go.
+/// Filter of the log lines. It lasts as long as the process, which has one log.
 static HEARD: OnceLock<reload::Handle<Heard, Registry>> = OnceLock::new();
 
 /// The least level that is said, by module.
@@ -105,10 +105,10 @@ impl io::Write for JsonLines {
 }
 
 impl LogArguments {
-    /// Has everything said from now on, and spans recorded where traces are sent.
+    /// Starts logging, and records spans if traces are sent.
     ///
     /// # Errors
-    /// When it was called before.
+    /// Fails if it was called before.
     pub fn begin(&self, traces: Option<&Traces>) -> Result<(), Failure> {
         let (said, heard) = reload::Layer::new(Heard(self.log_level.0.clone()));
         let lines = tracing_subscriber::fmt::layer()
@@ -148,25 +148,25 @@ impl LogArguments {
         }
     }
 
-    /// What is said, in words that are the same where that is.
+    /// Returns the levels in canonical form.
     pub fn level(&self) -> String {
         self.log_level.0.to_string()
     }
 
-    /// How lines are written, in a word.
+    /// Returns the format of lines, in a word.
     pub fn format(&self) -> String {
         format!("{:?}", self.log_format).to_lowercase()
     }
 }
 
-/// Whether a module's lines of this level are said now.
+/// Returns whether a module's lines of this level are logged now.
 pub fn says(module: &str, level: Level) -> bool {
     let now = HEARD.get();
     let says = now.map(|heard| heard.with_current(|heard| heard.0.would_enable(module, &level)));
     says.and_then(Result::ok).unwrap_or(true)
 }
 
-/// What is said, of all that could be.
+/// Filter of the lines that are logged.
 struct Heard(Targets);
 
 impl<S> Filter<S> for Heard {

@@ -194,7 +194,7 @@ fn missing(shown: &str) -> Failure {
     Failure::new(Exit::DirectoryNotFound, error.to_string())
 }
 
-/// How a listing ended that could not list everything.
+/// Returns the exit code of a listing, with its failures.
 fn ended(tally: &Tally) -> ExitCode {
     let exit = match (tally.failures(), tally.temporary()) {
         (0, _) => return ExitCode::SUCCESS,

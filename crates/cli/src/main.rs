@@ -144,7 +144,8 @@ enum Command {
 }
 
 impl Command {
-    /// How it says what happens while it runs, and where its traces go, with what it is called there.
+    /// Returns the log options of the command, and the destination of its traces with its name
+    /// there.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the others are over soon, and say little"
@@ -169,7 +170,7 @@ impl Command {
     }
 }
 
-/// What is said, and where traces go.
+/// Log options, and the destination of traces with the program's name there.
 type Seen = (
     logs::LogArguments,
     Option<(traces::TraceArguments, &'static str)>,

@@ -43,7 +43,8 @@ pub struct MigrateArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// When the file is no journal or in use, or the database is not empty, in use or away. Then nothing was copied.
+/// Fails if the file is no journal or in use, or the database is not empty, in use or unreachable.
+/// Then nothing was copied.
 pub fn run(arguments: &MigrateArguments) -> Outcome {
     let address = database::address("--to", &arguments.to)?;
     let source = SqliteFile::open(&arguments.from).map_err(journal_error)?;

@@ -16,10 +16,11 @@ pub fn parse_deadline(text: &str) -> Result<Timestamp, Failure> {
     parse_coming("deadline", text)
 }
 
-/// The same of something that begins at `since`, if that is said: a time of day is the next one after it.
+/// Parses the deadline of something that begins at `since`, if given: a time of day is the next one
+/// after it.
 ///
 /// # Errors
-/// As [`parse_deadline`].
+/// Fails as [`parse_deadline`] does.
 pub fn parse_deadline_after(text: &str, since: Option<Timestamp>) -> Result<Timestamp, Failure> {
     let since = since.map(|since| since.to_zoned(TimeZone::system()));
     match since.and_then(|since| next_time_of_day(text, &since)) {
@@ -28,7 +29,8 @@ pub fn parse_deadline_after(text: &str, since: Option<Timestamp>) -> Result<Time
     }
 }
 
-/// When it is this time of day (`22:00`) next after `after`; none where the text is no such time.
+/// Returns the next moment after `after` with this time of day (`22:00`); `None` if the text is no
+/// such time.
 fn next_time_of_day(text: &str, after: &Zoned) -> Option<Zoned> {
     let is_plain = text.len() >= 4 && text.chars().all(|c| c.is_ascii_digit() || c == ':');
     let time: Time = text
@@ -153,7 +155,7 @@ pub fn show_seconds(seconds: f64) -> String {
     }
 }
 
-/// When something is that so many seconds are left until: `in 10 min`, `4 min ago`.
+/// Describes a moment by the seconds until it: `in 10 min`, `4 min ago`.
 pub fn from_now(seconds: f64) -> String {
     if seconds < 0.0 {
         format!("{} ago", show_seconds(-seconds))

@@ -20,7 +20,7 @@ use crate::{
     wishes::WishesArguments,
 };
 
-/// How often a request that is being scanned is looked at.
+/// Interval between two looks at a request that is being scanned.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Submits a stage-out: DIR leaves this machine by a deadline, through depots or straight to an address

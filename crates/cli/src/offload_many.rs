@@ -45,7 +45,7 @@ pub struct ManyArguments {
     service: ServiceArguments,
 }
 
-/// How many lines were answered, and how.
+/// Number of answered lines, by result.
 #[derive(Debug, Default)]
 struct Tally {
     taken: u64,
@@ -106,7 +106,7 @@ pub async fn run(arguments: ManyArguments) -> Outcome {
     }
 }
 
-/// What is read, block by block.
+/// Reads the input block by block.
 fn blocks(
     from: Box<dyn AsyncRead + Send + Unpin>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {

@@ -18,13 +18,13 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// What [`note`] writes.
+/// Formats the text of [`note`].
 pub fn say(text: &str) {
     // Whoever closed it wants to hear nothing.
     let _ = stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
-/// How a shell tells of a program that ended as nobody read its output any more (SIGPIPE).
+/// Exit code with which shells report SIGPIPE: nobody reads the program's output any more.
 const NOBODY_READS: i32 = 141;
 
 /// Prints a line. Where that can't be done the program ends, and not with 0: what is not said has not arrived.
@@ -105,7 +105,7 @@ pub fn not_kept(unkept: Unkept, links: u64) -> Option<String> {
 
 static TOLD_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Whether anything was printed as JSON.
+/// Returns whether anything was printed as JSON.
 pub fn has_told_json() -> bool {
     TOLD_JSON.load(Ordering::Relaxed)
 }

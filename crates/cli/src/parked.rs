@@ -129,7 +129,7 @@ impl PlaceArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of the parking place and of the destination.
+/// Returns the errors of the parking place and of the destination.
 pub async fn run(arguments: ParkedArguments) -> Outcome {
     match arguments.verb {
         Verb::List { at } => list(&at).await,

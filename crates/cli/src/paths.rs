@@ -14,7 +14,7 @@ use crate::{
     output,
 };
 
-/// How often a probe that was asked for is looked after.
+/// Interval between two looks at a requested probe.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A probe takes 40 s at most; the rest is for one before it, and for sends that must end first.
 const PROBE_PATIENCE: Duration = Duration::from_secs(120);
@@ -119,7 +119,7 @@ async fn probe(service: &ServiceClient, from: Option<&str>, depot: &str) -> Resu
     })
 }
 
-/// When the last probe of the path ended.
+/// Waits for the end of the path's last probe.
 async fn probed(
     service: &ServiceClient,
     from: Option<&str>,
@@ -158,7 +158,7 @@ fn table(paths: &[api::Path]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// One of several ways to the depot of the row above.
+/// Formats one of several ways to the depot of the row above.
 fn way_row(way: &api::PathWay) -> Vec<String> {
     let rate =
         |rate: Option<u64>| rate.map_or_else(|| "-".into(), |rate| ByteRate::new(rate).to_string());

@@ -61,7 +61,7 @@ pub async fn pause(arguments: PauseArguments) -> Outcome {
 /// Runs `posthaste resume`.
 ///
 /// # Errors
-/// As [`pause`].
+/// Fails as [`pause`] does.
 pub async fn resume(arguments: ResumeArguments) -> Outcome {
     each(arguments.which, "resume", resumed).await
 }

@@ -97,7 +97,7 @@ struct Report<'a> {
     elsewhere: &'a Elsewhere,
     until_s: i64,
     midnights: &'a [i64],
-    /// Whether anything was remembered.
+    /// True if an earlier scan was remembered.
     is_incremental: bool,
 }
 
@@ -232,7 +232,7 @@ fn at_root(shown: &str, cause: io::Error) -> Failure {
     }
 }
 
-/// What may mislead whoever reads the report.
+/// Prints remarks on what may mislead the report's reader.
 fn remark_on(report: &Report<'_>) {
     let account = report.account;
     if account.total.files > 0 && account.stays == account.total {
@@ -256,7 +256,7 @@ fn remark_on(report: &Report<'_>) {
     }
 }
 
-/// Where what is found is remembered: never in the tree.
+/// Returns the file that remembers the scan, never inside the tree.
 fn cache_path(arguments: &ReportArguments, root: &Root) -> Result<Option<PathBuf>, Failure> {
     if arguments.no_cache {
         return Ok(None);

@@ -54,7 +54,7 @@ pub async fn run(arguments: QueueArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What there is to say beside the tables.
+/// Returns remarks beside the tables.
 fn remarks(queue: &api::Queue) -> Vec<String> {
     let mut remarks = Vec::new();
     let before = match &queue.looked {

@@ -130,7 +130,7 @@ struct RunArguments {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the port is in use or the directory can't be used.
+/// Fails if the port is in use or the directory can't be used.
 pub async fn run(arguments: RelayArguments) -> Outcome {
     match (arguments.verb, arguments.run) {
         (Some(Verb::Drain { dir, moves, off }), _) => drain(&dir, moves, off),

@@ -64,7 +64,7 @@ fn limit(text: &str) -> Result<ByteRate, String> {
     }
 }
 
-/// What can stand in an address as it is.
+/// Checks that the text can stand in an address unescaped.
 fn words(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,".contains(c);
     match text.chars().all(plain) && !text.is_empty() {

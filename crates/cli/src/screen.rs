@@ -1,13 +1,13 @@
-//! What a person sees of running work: lines with styles, drawn over and over in place.
+//! Screen of running work: styled lines, redrawn in place.
 
 use std::io::{IsTerminal, Write};
 
 use crate::config;
 
-/// How a piece of text looks.
+/// Style of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
+    /// Unstyled.
     Plain,
     /// Titles.
     Bold,
@@ -61,7 +61,7 @@ impl Screen {
         }
     }
 
-    /// Whether anybody sees frames.
+    /// Returns whether frames are visible to anybody.
     pub fn is_live(&self) -> bool {
         self.live
     }

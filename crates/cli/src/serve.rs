@@ -152,7 +152,7 @@ pub struct ServeArguments {
 /// Runs until SIGTERM or SIGINT; SIGHUP has it read its settings again.
 ///
 /// # Errors
-/// When the state or the port is in use or can't be opened, and when the journal fails.
+/// Fails if the state or the port is in use or can't be opened, and if the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
     posthaste_endpoint::raise_descriptors();
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
@@ -194,7 +194,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the options and the files that they name come to.
+/// Combines the options and the files that they name.
 fn options(arguments: ServeArguments) -> Result<Options, Failure> {
     let database = arguments.database.as_deref();
     let database = database.map(|url| database::address("--database", url));

@@ -1,4 +1,4 @@
-//! When a server is told to end.
+//! Shutdown of a server on a signal.
 
 use tokio::{
     io::AsyncReadExt,

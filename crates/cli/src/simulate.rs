@@ -155,7 +155,7 @@ fn again(arguments: &SimulateArguments, seed: u64) -> String {
     format!("play it again with: {command}")
 }
 
-/// What plays a scenario with a seed.
+/// Returns the command that plays a scenario with a seed.
 fn command(path: &Path, seed: u64) -> String {
     format!("posthaste simulate {} --seed {seed}", path.display())
 }

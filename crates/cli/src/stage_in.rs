@@ -23,7 +23,7 @@ use crate::{
     wishes::{AccountArguments, parse_dollars},
 };
 
-/// How often a request whose sources are being looked at is looked at.
+/// Interval between two looks at a request whose sources are being examined.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const USAGE: &str = "posthaste stage-in [OPTIONS] --deadline <WHEN> <SOURCE>... <DIR>";
@@ -237,7 +237,7 @@ fn absolute(text: &str) -> Result<String, Failure> {
         .ok_or_else(|| Failure::usage(format!("can't use the path {text}: it is not UTF-8")))
 }
 
-/// What was answered, for people.
+/// Formats the answer for people.
 pub fn describe(request: &api::Request, dry_run: bool) -> String {
     let verb = if dry_run { "would be taken" } else { "taken" };
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
@@ -290,7 +290,7 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
     text
 }
 
-/// Where it comes from, and where it may wait.
+/// Describes the sources, and where data may wait.
 fn places(request: &api::Request, stage_in: &api::StageIn) -> String {
     let mut text = String::new();
     for source in stage_in.sources.iter().filter(|source| !source.near) {

@@ -228,7 +228,7 @@ async fn wait(service: &ServiceClient, path: &str, id: &str) -> Result<(), Failu
     }
 }
 
-/// How far a job is; of one that waits, with what is refused of what it asks for.
+/// Gets the state of a job, with the refusals if it waits.
 async fn look(service: &ServiceClient, path: &str) -> Result<api::Job, Failure> {
     let job: api::Job = service.get(path).await?;
     if matches!(job.phase.as_str(), "ended" | "gone") {

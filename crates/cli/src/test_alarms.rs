@@ -38,7 +38,7 @@ pub struct TestArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// When the file can't be read, and when somebody could not be told.
+/// Fails if the file can't be read, or an alarm can't be delivered.
 pub async fn run(arguments: TestArguments) -> Outcome {
     let mut alarms = read_alarms(&arguments.file)?;
     let names = &arguments.names;

@@ -32,17 +32,17 @@ use crate::{config, failure::Failure};
 const QUEUE_MAX: usize = 8192;
 /// Spans sent at once.
 const BATCH_MAX: usize = 512;
-/// How long they wait for others.
+/// Time for which spans wait for others.
 const DELAY: Duration = Duration::from_secs(2);
-/// How long a collector may take to answer.
+/// Longest wait for a collector's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the last ones may take when the process ends.
+/// Time for the last spans when the process ends.
 const ENDING: Duration = Duration::from_secs(2);
-/// How long a connection is kept that nothing is sent on.
+/// Time after which an idle connection is closed.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 /// Bytes of an answer: it says little.
 const ANSWER_BYTES_MAX: usize = 1 << 16;
-/// Where a collector takes spans, below its address.
+/// Path of a collector for spans, below its address.
 const PATH: &str = "/v1/traces";
 
 /// Where spans go.
@@ -59,7 +59,7 @@ pub struct TraceArguments {
     traces: Option<String>,
 }
 
-/// What sends spans, until it is dropped.
+/// Sender of spans, until it is dropped.
 pub struct Traces {
     provider: SdkTracerProvider,
 }
@@ -107,7 +107,7 @@ impl TraceArguments {
 }
 
 impl Traces {
-    /// What records spans.
+    /// Returns the recorder of spans.
     pub fn tracer(&self) -> SdkTracer {
         self.provider.tracer("posthaste")
     }
@@ -126,7 +126,7 @@ fn wrong(url: &str) -> Error {
         .hint("name the collector like http://127.0.0.1:4318")
 }
 
-/// Where spans are sent.
+/// Returns the address for spans.
 fn address(url: &str) -> Result<String, Failure> {
     let uri: http::Uri = url
         .parse()

@@ -20,7 +20,7 @@ use crate::{
 use frame::left_out_text;
 pub use {follower::Follower, frame::frame};
 
-/// How often a frame is drawn.
+/// Interval between two frames.
 const FRAME_EVERY: Duration = Duration::from_millis(250);
 /// Watches a request until it is safe (and released, if that was asked for), or a stage-in until it is here; or the whole service
 ///
@@ -88,7 +88,7 @@ fn name_left_out(request: &api::Request) {
     }
 }
 
-/// Whether nothing more will happen to the request by itself.
+/// Returns whether nothing more happens to the request by itself.
 pub fn is_settled(request: &api::Request) -> bool {
     let is_awaited = request.delivery.as_ref().is_some_and(|delivery| {
         delivery.deliver_by.is_some() && !delivery.missed && delivery.delivered.is_none()
@@ -109,10 +109,11 @@ pub fn is_settled(request: &api::Request) -> bool {
     }
 }
 
-/// How the request went: an exit code for programs, and of one that failed a line with the reason, which may have been no event.
+/// Returns the request's result: an exit code for programs, and for a failed one a line with the
+/// reason, which may have been no event.
 ///
 /// # Errors
-/// That it failed.
+/// Fails if the request failed.
 pub fn outcome_of(request: &api::Request) -> Outcome {
     match request.state {
         api::RequestState::Failed => {

@@ -1,4 +1,4 @@
-//! What may be wished of a stage-out beyond its deadline.
+//! Options of a stage-out beyond its deadline.
 
 use clap::{Args, ValueEnum};
 use posthaste_api as api;

@@ -1,4 +1,4 @@
-//! What the service says would become of a script's directives. Nothing is changed by it.
+//! Service's answer to a script's directives. Asking changes nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,17 +20,17 @@ use crate::{
 /// By when an input is wanted where the script does not say: as the service has it for a job.
 const WANTED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// What would become of an input.
+/// Result of asking for an input.
 pub(super) enum Answer {
-    /// It is taken, with what is known of it.
+    /// Accepted, with its facts.
     Taken(Box<api::Request>),
-    /// It can't be taken now, and why.
+    /// Refused now, with the reason.
     Refused(String),
-    /// It is not asked for, and why.
+    /// Not asked, with the reason.
     NotAsked(&'static str),
 }
 
-/// What would become of each input, by its line.
+/// Answers for the inputs, by line.
 pub(super) type Answers = BTreeMap<usize, Answer>;
 
 /// Asks whether a job with this script would be taken, and when each of its inputs would be there.
@@ -140,12 +140,12 @@ impl Answer {
     }
 }
 
-/// Whether it would be there after its deadline, nine times in ten or more often.
+/// Returns whether the forecast (p90) is after the deadline.
 fn is_late(request: &api::Request) -> bool {
     request.slack_s.is_some_and(|slack| slack < 0.0)
 }
 
-/// What keeps a job that needs all of it from its start.
+/// Returns the reason for which a job that needs all inputs can't start.
 pub(super) fn refusal(wanted: &Wanted, answers: &Answers) -> Option<Failure> {
     let needed = wanted.stage_ins.iter().filter(|one| !one.is_optional);
     let mut refused = needed.filter_map(|one| match answers.get(&one.line)? {

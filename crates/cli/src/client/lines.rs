@@ -21,10 +21,10 @@ use crate::failure::{Exit, Failure};
 const LINE_BYTES_MAX: usize = 4 << 20;
 
 impl ServiceClient {
-    /// Sends lines, and takes the answer to each while they go.
+    /// Sends lines, and returns an answer to each while they are sent.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn post_lines(
         &self,
         path: &str,
@@ -36,19 +36,20 @@ impl ServiceClient {
         })
     }
 
-    /// Asks for all below a directory, by the path `again` where the service says that it takes long.
+    /// Lists everything below a directory, by the path `again` if the service reports that it takes
+    /// long.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn tree(&self, path: &str, again: &str) -> Result<TreeLines, Failure> {
         let answer = self.send_patiently(path, again).await?;
         Ok(TreeLines(Came::of(accepted(answer).await?)))
     }
 
-    /// Sends lines, and takes one answer to all of them.
+    /// Sends lines, and returns one answer to all of them.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn post_all_lines<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -132,10 +133,10 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The next answer; none after the last. May be dropped and asked again.
+    /// Returns the next answer, `None` after the last. A caller may drop this and call it again.
     ///
     /// # Errors
-    /// When the service stops in the middle.
+    /// Fails if the service stops in the middle.
     pub async fn next(&mut self) -> Result<Option<api::LineAnswer>, Failure> {
         let line = self.lines.next().await.map_err(|why| {
             let answered = self.answered;
@@ -152,15 +153,15 @@ impl Lines {
     }
 }
 
-/// What lies below a directory, a line for each directory.
+/// Content of a directory tree, a line for each directory.
 #[derive(Debug)]
 pub struct TreeLines(Came);
 
 impl TreeLines {
-    /// The next line; none after the last.
+    /// Returns the next line, `None` after the last.
     ///
     /// # Errors
-    /// When the service stops before all was told.
+    /// Fails if the service stops before the last line.
     pub async fn next(&mut self) -> Result<Option<api::TreeLine>, Failure> {
         let ended = |why: &str| {
             Failure::new(

@@ -6,14 +6,15 @@ use std::fmt::Write as _;
 /// Ads in one file: a job names no more by URL.
 const ADS_MAX: usize = 1 << 20;
 
-/// One ad: the names whose expression is a text, with it; and how often a name stands for something else.
+/// ClassAd: its names whose expression is a text, with that text; and how often each name stands
+/// for another expression.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ad {
     texts: Vec<(String, Vec<u8>)>,
     others: Vec<String>,
 }
 
-/// What a name stands for in an ad.
+/// Meaning of a name in an ad.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'a> {
     /// A text.
@@ -25,7 +26,7 @@ pub(super) enum Meaning<'a> {
 }
 
 impl Ad {
-    /// What `name` stands for; the case of names does not count.
+    /// Returns the meaning of `name`, ignoring case.
     pub(super) fn get(&self, name: &str) -> Meaning<'_> {
         let is_it = |other: &str| other.eq_ignore_ascii_case(name);
         let found = self.texts.iter().rev().find(|(other, _)| is_it(other));
@@ -40,7 +41,7 @@ impl Ad {
 /// Reads all ads of a file.
 ///
 /// # Errors
-/// What is wrong with them, with the byte where.
+/// Describes the mistake, with its byte offset.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Ad>, String> {
     let mut reader = Reader { bytes, at: 0 };
     let mut ads = Vec::new();
@@ -145,7 +146,7 @@ impl Reader<'_> {
         Ok(String::from_utf8_lossy(&rest[..length]).into_owned())
     }
 
-    /// What stands between two of these, with its escapes undone.
+    /// Returns the text between two marks, with its escapes undone.
     fn quoted(&mut self, mark: u8) -> Result<Vec<u8>, String> {
         let begin = self.at;
         self.at += 1;

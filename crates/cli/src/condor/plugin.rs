@@ -29,8 +29,8 @@ use crate::{
 const FILES_AT_ONCE: usize = 4;
 /// Larger than what HTCondor says of any job's files.
 const INPUT_BYTES_MAX: u64 = 1 << 30;
-/// What both directions go well with, and what HTCondor does not bring itself: of two plug-ins for one scheme it takes
-/// the last.
+/// Schemes that work in both directions and that HTCondor does not support itself: if two plug-ins
+/// support one scheme, HTCondor uses the last.
 const METHODS: &str = "posthaste,s3,gs,azblob,sftp,webdav,webdavs,ftps";
 /// HTCondor asks for this code where credentials have to be renewed.
 const EXIT_CREDENTIALS: u8 = 2;
@@ -67,7 +67,7 @@ impl Direction {
     }
 }
 
-/// One call.
+/// Invocation of the plug-in.
 #[derive(Debug, PartialEq, Eq)]
 enum Call {
     Describe,
@@ -116,20 +116,20 @@ impl Call {
     }
 }
 
-/// One file and its address.
+/// File with its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// As HTCondor wrote it.
+    /// Address in HTCondor's spelling.
     pub(super) url: OsString,
     /// The path on this machine.
     pub(super) local: OsString,
 }
 
 impl Wanted {
-    /// What an ad asks for; `None` where it is about no file.
+    /// Reads a transfer from an ad; `None` if it concerns no file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes the mistake.
     fn read(ad: &Ad) -> Result<Option<Self>, String> {
         let text = |name| match ad.get(name) {
             Meaning::Text([]) => Err(format!("{name} is empty")),
@@ -145,7 +145,7 @@ impl Wanted {
         }
     }
 
-    /// What comes before `://`, split at its last `+`: the profile, where one is named, and the scheme.
+    /// Splits the text before `://` at its last `+`, into the profile, if any, and the scheme.
     fn split(&self) -> Option<(Option<&str>, &str, &[u8])> {
         let bytes = self.url.as_bytes();
         let end = bytes.windows(3).position(|three| three == b"://")?;
@@ -268,7 +268,7 @@ fn read(infile: &Path) -> Result<VecDeque<Wanted>, String> {
     wanted.collect()
 }
 
-/// What HTCondor makes of how all files fared.
+/// Overall result that HTCondor expects for all files.
 #[derive(Debug, Default)]
 struct Verdict {
     failed: bool,

@@ -9,11 +9,11 @@ use posthaste_endpoint::{
 };
 use posthaste_engine::copy::{Ending, Place, Source};
 
-/// One address of the command line.
+/// Address of the command line.
 struct End {
     written: OsString,
     location: Location,
-    /// What stands in for it, once it has failed.
+    /// Replacement for the address after it failed.
     fallback: Option<Location>,
     place: Option<Place>,
 }
@@ -77,7 +77,8 @@ impl End {
     }
 }
 
-/// Whether another protocol may do better: not when a file, a name or a full disk is the matter.
+/// Returns whether another protocol may do better: not if a file, a name or a full disk is the
+/// cause.
 fn ends_protocol(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -122,10 +123,10 @@ impl Ends {
         })
     }
 
-    /// Opens all that are not open yet.
+    /// Opens all ends that are not open yet.
     ///
     /// # Errors
-    /// Those of the end that can't be opened.
+    /// Returns the errors of the end that can't be opened.
     pub(super) async fn open(
         &mut self,
         tell: &impl Fn(&str),

@@ -1,7 +1,7 @@
-//! What copies learned: where tuning ended on each path, and why the last copy did what it did.
+//! History of copies: where tuning ended on each path, and the reasons for the last copy's choices.
 //!
-//! Nothing depends on it: a file that is missing, damaged or can't be written costs a copy its
-//! head start, nothing else.
+//! Nothing depends on it. A file that is missing, damaged or can't be written costs a copy its head
+//! start, nothing else.
 
 use std::{collections::BTreeMap, fs, io::Write, path::PathBuf};
 
@@ -22,14 +22,14 @@ struct Path {
     used_at: jiff::Timestamp,
 }
 
-/// One choice, as `posthaste explain last` shows it.
+/// Choice of a setting, as `posthaste explain last` shows it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Step {
     /// Seconds since the copy began.
     pub(crate) at_s: f64,
-    /// What the period before carried, in bytes a second.
+    /// Rate of the period before, in bytes a second.
     pub(crate) rate_bytes_per_s: Option<u64>,
-    /// What was used from then on: files at once, streams a file, small files ahead.
+    /// Setting from then on: files at once, streams a file, small files ahead.
     pub(crate) setting: String,
     /// Why.
     pub(crate) reason: String,
@@ -40,9 +40,9 @@ pub(crate) struct Step {
 pub(crate) struct Last {
     /// From where to where.
     pub(crate) path: String,
-    /// When it ended.
+    /// End of the copy.
     pub(crate) ended_at: jiff::Timestamp,
-    /// What was chosen, in order.
+    /// Choices, in order.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -55,7 +55,7 @@ fn paths() -> BTreeMap<String, Path> {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Where copies ended, by path.
+/// Loads the final settings of copies, by path.
 pub(super) fn load() -> BTreeMap<String, Setting> {
     let known = paths().into_iter();
     known

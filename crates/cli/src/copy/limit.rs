@@ -6,17 +6,17 @@ use posthaste_endpoint::Access;
 use posthaste_engine::copy::Throttle;
 use posthaste_plan::Timetable;
 
-/// How often the clock and the file are looked at.
+/// Interval between two looks at the clock and the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest file read, in bytes: more than the longest timetable.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where the limit comes from.
+/// Source of the limit.
 #[derive(Debug, Clone)]
 pub(super) enum Limit {
-    /// What the command line says.
+    /// Timetable of the command line.
     Fixed(Timetable),
-    /// What a file says, each time it is looked at.
+    /// File that is read at each look.
     File(PathBuf),
 }
 

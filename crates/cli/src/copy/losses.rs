@@ -1,5 +1,5 @@
-//! What `-a` asks for and nothing here keeps: owners, hard links, extended attributes and access lists, as far as sources
-//! have any.
+//! Losses of `-a`: owners, hard links, extended attributes and access lists, which posthaste does
+//! not keep, as far as sources have any.
 
 use std::{
     collections::HashSet,
@@ -22,10 +22,10 @@ const LINKED_MAX: usize = 1 << 20;
 /// Longest list of names of extended attributes, in bytes: Linux has no longer one.
 const NAMES_BYTES_MAX: usize = 64 << 10;
 
-/// What is said of a source whose owners, links and attributes can't be seen from here.
+/// Text for a source whose owners, links and attributes can't be seen from here.
 const UNSEEN: &str = "owners, hard links, extended attributes and access lists of other hosts";
 
-/// What is lost, and of how many.
+/// Counts of what is lost, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     owners: u64,
@@ -44,15 +44,15 @@ struct Tree {
     to: Option<PathBuf>,
 }
 
-/// What was seen of all trees so far.
+/// Facts of all trees so far.
 struct Seen {
     /// Files of several names.
     linked: HashSet<(u64, u64)>,
-    /// Where the system writes names of attributes.
+    /// Buffer into which the system writes names of attributes.
     names: Vec<u8>,
 }
 
-/// Where each source was copied to, known before it is copied.
+/// Destination of each source, known before it is copied.
 pub(super) struct Places {
     trees: Vec<Tree>,
     unseen: bool,
@@ -62,7 +62,7 @@ impl Places {
     /// Notes the sources of which something could be lost.
     ///
     /// # Errors
-    /// When an address can't be understood.
+    /// Fails if an address can't be parsed.
     pub(super) fn note(
         (sources, access): (&[OsString], &Access),
         destination: &OsString,
@@ -165,7 +165,7 @@ impl Losses {
         self.access_lists += u64::from(names().any(|name| name.starts_with(b"system.posix_acl_")));
     }
 
-    /// Whether nothing is lost.
+    /// Returns whether nothing is lost.
     pub(super) fn is_nothing(&self) -> bool {
         self.list().is_empty()
     }
@@ -195,8 +195,8 @@ impl fmt::Display for Losses {
     }
 }
 
-/// Whether an attribute is one that somebody gave: others tell of the file system itself, as Lustre's and NFS's do, or are
-/// given to each file.
+/// Returns whether an attribute was set by somebody. Others describe the file system itself, as
+/// Lustre's and NFS's do, or are set on each file.
 fn is_own_attribute(name: &[u8]) -> bool {
     name.starts_with(b"user.") || name == b"security.capability"
 }

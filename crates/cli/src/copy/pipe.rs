@@ -24,7 +24,7 @@ use crate::{
     parked::places,
 };
 
-/// What can be read once.
+/// Input that can be read only once.
 pub(super) enum Input {
     Standard,
     Pipe(PathBuf),
@@ -186,7 +186,8 @@ async fn opened(input: Input) -> Result<(File, String), Failure> {
     Ok((file, name))
 }
 
-/// Whether an address is a name of standard output, and that is a regular file: then what is copied goes to where the file stands.
+/// Returns whether an address names standard output and standard output is a regular file. The copy
+/// then goes to the file's current position.
 fn is_output_file(destination: &OsString) -> bool {
     let names = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     let found = rustix::fs::fstat(std::io::stdout());
@@ -224,7 +225,8 @@ async fn write_out(arguments: &CopyArguments, input: Input) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the stream is parked if need be: what was asked for, or what the destination's profile says.
+/// Returns the parking place of the stream, if any: from the option, else from the destination's
+/// profile.
 async fn parking(
     arguments: &CopyArguments,
     access: &Access,

@@ -1,5 +1,5 @@
-//! What a person sees while a copy runs: lines for what happened, below them the progress block
-//! people know from rclone.
+//! Screen of a running copy: lines for events, below them the progress block people know from
+//! rclone.
 
 use std::{
     fmt::Write as _,
@@ -32,7 +32,7 @@ enum Style {
     Terminal,
     /// The block, again and again below itself.
     Log,
-    /// One JSON object a line.
+    /// JSON objects, one a line.
     Json,
 }
 

@@ -90,7 +90,7 @@ fn limit(arguments: &CopyArguments, ending: &Ending) -> Option<String> {
     })
 }
 
-/// What the destination refused to keep of what arrived, once and not for each file.
+/// Lists the metadata that the destination refused to keep, once and not for each file.
 fn refused(ending: &Ending) -> Vec<String> {
     let not_kept = output::not_kept(ending.unkept, ending.links_refused);
     let mut lines: Vec<_> = not_kept.into_iter().collect();

@@ -23,7 +23,7 @@ use crate::{
 const RELAYS: [(&str, u64); 4] = [("ash", 36), ("birch", 33), ("cedar", 30), ("dune", 27)];
 /// A tiny tree must not be over before anything is seen.
 const RATE_MIN_BYTES_PER_S: u64 = 200 << 10;
-/// What each relay lends, as a multiple of the tree.
+/// Capacity of each relay, as a multiple of the tree's size.
 const CAPACITY_FACTOR: u64 = 4;
 
 /// Processes and folders of one demo. Dropping it kills and removes them.
@@ -41,7 +41,7 @@ struct Relay {
     process: Child,
 }
 
-/// What `posthaste relay --json` prints.
+/// Output of `posthaste relay --json`.
 #[derive(Deserialize)]
 struct RelayReady {
     url: String,
@@ -49,7 +49,7 @@ struct RelayReady {
     secret_file: PathBuf,
 }
 
-/// What `posthaste serve --json` prints.
+/// Output of `posthaste serve --json`.
 #[derive(Deserialize)]
 struct ServiceReady {
     url: String,

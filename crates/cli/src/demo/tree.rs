@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure};
 
 /// Trees with small and large files that a Linux machine has.
 const CANDIDATES: [&str; 3] = ["/usr/lib", "/usr/share", "/usr"];
-/// How much of such a tree is taken.
+/// Bytes copied from such a tree.
 const BYTES_WANTED: u64 = 300 << 20;
 /// A tree smaller than this shows nothing.
 const BYTES_MIN: u64 = 50 << 20;

@@ -26,7 +26,7 @@ pub struct Client<'a> {
     pub secret: Option<String>,
 }
 
-/// What somebody is to open and enter (RFC 8628, section 3.2).
+/// Address to open and code to enter (RFC 8628, section 3.2).
 #[derive(Deserialize)]
 pub struct Offer {
     device_code: String,
@@ -37,7 +37,7 @@ pub struct Offer {
     interval: Option<u64>,
 }
 
-/// What a provider gives (RFC 6749, section 5.1; OpenID Connect Core 1.0, section 3.1.3.3).
+/// Tokens from a provider (RFC 6749, section 5.1; OpenID Connect Core 1.0, section 3.1.3.3).
 #[derive(Deserialize)]
 pub struct Given {
     access_token: String,
@@ -54,10 +54,10 @@ enum Refusal {
 }
 
 impl Client<'_> {
-    /// Asks to be let in.
+    /// Requests a device login.
     ///
     /// # Errors
-    /// When the provider can't be reached or lets in no devices.
+    /// Fails if the provider can't be reached or supports no device logins.
     pub async fn ask(&self, scopes: &[String]) -> Result<Offer, Failure> {
         let Some(address) = &self.discovery.device_authorization_endpoint else {
             return Err(Failure::new(
@@ -84,10 +84,10 @@ impl Client<'_> {
         Ok(offer)
     }
 
-    /// Waits until somebody said yes.
+    /// Waits until the user confirmed.
     ///
     /// # Errors
-    /// When they said no, nobody did anything in time, or the provider can't be reached.
+    /// Fails if the user declined, did nothing in time, or the provider can't be reached.
     pub async fn wait(&self, offer: &Offer) -> Result<Given, Failure> {
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
@@ -159,10 +159,10 @@ impl Refusal {
 }
 
 impl Given {
-    /// What is kept of it. Where nothing came to renew it with, what was there before may still do.
+    /// Returns the tokens to store. Without a new refresh token, the previous one may still work.
     ///
     /// # Errors
-    /// When what is to be shown is not there.
+    /// Fails if the token to present is missing.
     pub fn kept(self, bearer: Bearer, before: Option<String>) -> Result<Tokens, Failure> {
         let (shown, lives_s) = match bearer {
             Bearer::AccessToken => (Some(self.access_token), self.expires_in),
@@ -184,10 +184,10 @@ impl Given {
     }
 }
 
-/// Gets new tokens for old ones.
+/// Renews stored tokens.
 ///
 /// # Errors
-/// When the provider can't be reached, or renews nothing.
+/// Fails if the provider can't be reached, or renews nothing.
 pub async fn renew(stored: &Stored) -> Result<Tokens, Failure> {
     let again = |why: &str| {
         Failure::new(
@@ -215,10 +215,10 @@ pub async fn renew(stored: &Stored) -> Result<Tokens, Failure> {
     }
 }
 
-/// Gives back what renews tokens, so that it is good for nothing any more (RFC 7009).
+/// Revokes the refresh token (RFC 7009).
 ///
 /// # Errors
-/// When the provider can't be reached, or knows nothing of the kind.
+/// Fails if the provider can't be reached, or supports no revocation.
 pub async fn give_back(stored: &Stored) -> Result<(), Failure> {
     let Some(refresh) = &stored.tokens.refresh else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What somebody got who logged in, in a file of each service that only they can read.
+//! Stored logins, in a file for each service that only its user can read.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{
 /// Tokens are renewed so long before they end: what is asked with them takes its time.
 const EARLY_S: u64 = 30;
 
-/// What is kept of a login. What it shows is in no message.
+/// Stored login. No message contains its tokens.
 #[derive(Serialize, Deserialize)]
 pub struct Stored {
     pub service: String,
@@ -34,15 +34,15 @@ pub struct Stored {
 /// Tokens of one login.
 #[derive(Serialize, Deserialize)]
 pub struct Tokens {
-    /// What is shown to the service.
+    /// Token for the service.
     pub shown: String,
-    /// When it ends, in seconds of Unix; nobody knows, perhaps.
+    /// Expiry of the token in Unix seconds, if known.
     pub ends_s: Option<u64>,
-    /// What gets new ones.
+    /// Refresh token.
     pub refresh: Option<String>,
 }
 
-/// Where a login is kept.
+/// Place of a stored login.
 #[derive(Debug, Clone)]
 pub struct Login {
     file: PathBuf,
@@ -77,10 +77,10 @@ impl Login {
         Ok(login)
     }
 
-    /// What is shown to the service, new where it ends soon.
+    /// Returns the token for the service, renewed if it expires soon.
     ///
     /// # Errors
-    /// Those of reading it, and of renewing it.
+    /// Returns the errors of reading and of renewing it.
     pub async fn token(&self) -> Result<String, Failure> {
         let stored = self.read()?;
         if is_good(&stored.tokens) {
@@ -98,18 +98,18 @@ impl Login {
         Ok(stored.tokens.shown)
     }
 
-    /// An authority that it trusts beside the system's.
+    /// Returns an authority that the login trusts beside the system's.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Returns the errors of reading it.
     pub fn ca_file(&self) -> Result<Option<PathBuf>, Failure> {
         Ok(self.read()?.ca_file)
     }
 
-    /// Forgets it; says what it was.
+    /// Removes the login and returns it.
     ///
     /// # Errors
-    /// Those of reading and removing it.
+    /// Returns the errors of reading and removing it.
     pub fn forget(&self) -> Result<Stored, Failure> {
         let _locked = self.lock()?;
         let stored = self.read();
@@ -162,7 +162,7 @@ pub fn now_s() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0)
 }
 
-/// One file for each service, whatever its address has in it.
+/// Returns the file of a service, whatever characters its address has.
 fn file_of(url: &str) -> PathBuf {
     let name = blake3::hash(url.trim_end_matches('/').as_bytes()).to_hex();
     let logins = config::state_directory().join("logins");

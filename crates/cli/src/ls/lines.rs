@@ -1,4 +1,4 @@
-//! What a listing looks like: names, columns or JSON, on standard output.
+//! Format of a listing: names, columns or JSON, on standard output.
 
 use std::{
     borrow::Cow,
@@ -16,7 +16,7 @@ use crate::output;
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// How entries are shown, and which.
+/// Choice of the entries and their format.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub long: bool,
@@ -42,7 +42,7 @@ pub(super) struct Lines {
 #[serde(rename_all = "PascalCase")]
 struct Shown<'a> {
     path: Cow<'a, str>,
-    /// Where the path is not UTF-8, percent-encoded.
+    /// Percent-encoded path, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_encoded: Option<String>,
     name: Cow<'a, str>,
@@ -174,7 +174,7 @@ impl Lines {
     }
 }
 
-/// When it was changed, or else stored.
+/// Returns the modification time, or else the time of storing.
 fn time_of(entry: &Entry) -> Option<FileTime> {
     entry.mtime.or(entry.stored)
 }

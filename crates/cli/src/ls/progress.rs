@@ -1,4 +1,4 @@
-//! How far a long listing is, on a terminal that is not shown the listing itself.
+//! Progress of a long listing, on a terminal that does not show the listing itself.
 
 use std::{
     io::{self, IsTerminal, Write},

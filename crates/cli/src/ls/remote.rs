@@ -137,7 +137,7 @@ impl Listing<'_> {
         self.found.send(found).await.is_ok()
     }
 
-    /// What the service is asked for by this route about an address.
+    /// Returns the path of the service's route for an address.
     fn path(&self, route: &str, address: &str) -> String {
         let address = encode(address.as_bytes(), false);
         let profile = self.profile.map_or_else(String::new, |profile| {
@@ -152,7 +152,7 @@ impl Listing<'_> {
     }
 }
 
-/// Of a service everything that is not there is alike; here a directory was asked for.
+/// Turns "not found" into a missing directory: a service reports everything missing alike.
 fn no_directory(failure: Failure) -> Failure {
     if failure.is_not_found() {
         return Failure::new(Exit::DirectoryNotFound, failure.to_string());

@@ -12,10 +12,10 @@ use crate::{failure::Failure, input};
 /// Bytes of lines that are sent at once.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A request and the files it is about, a line each as the service takes them.
+/// Streams a request and its files as lines for the service.
 ///
 /// # Errors
-/// When the list can't be opened.
+/// Fails if the list can't be opened.
 pub(super) async fn lines(
     new: &api::NewRequest,
     file: &str,
@@ -39,7 +39,7 @@ pub(super) async fn lines(
 /// A list that is read.
 struct List {
     from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
-    /// As people call it.
+    /// Name for people.
     name: String,
     /// The directory that its paths begin at.
     source: String,

@@ -62,7 +62,7 @@ struct Line {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of the copy, and when the program that it stands for can't be started.
+/// Returns the errors of the copy, and fails if the program that it stands for can't be started.
 pub fn run(arguments: StagingArguments) -> Outcome {
     let planned = plan(&arguments, &Access::new(None, Vec::new()));
     let copied = planned.and_then(|line| {
@@ -85,10 +85,10 @@ pub fn run(arguments: StagingArguments) -> Outcome {
     }
 }
 
-/// What `posthaste cp` is asked for.
+/// Returns the arguments for `posthaste cp`.
 ///
 /// # Errors
-/// Why it is nothing for posthaste.
+/// Gives the reason for which posthaste can't do it.
 fn plan(arguments: &StagingArguments, access: &Access) -> Result<Vec<OsString>, String> {
     let [options, source, destination] = &*arguments.words else {
         return Err("it is not called with options and two names".into());
@@ -131,11 +131,11 @@ fn is_local(address: &OsStr) -> bool {
     matches!(address.as_bytes().first(), Some(b'/' | b'.'))
 }
 
-/// What a name of `scp` stands for: a path on this host, `user@host:path`, or, where a profile has the host's name, a place
-/// below that profile's address.
+/// Translates a name of `scp`: a path on this host, `user@host:path`, or, if a profile has the
+/// host's name, a place below that profile's address.
 ///
 /// # Errors
-/// Why only `scp` can take it.
+/// Gives the reason for which only `scp` can copy it.
 fn named(name: &OsStr, access: &Access) -> Result<OsString, String> {
     let bytes = name.as_bytes();
     let colon = bytes.iter().position(|byte| *byte == b':');

@@ -58,7 +58,7 @@ impl Rules {
         })
     }
 
-    /// What was announced of what lies below a path.
+    /// Lists the announced candidates below a path.
     pub fn listed(&self, root: &[u8]) -> Result<Vec<Listed>, Failure> {
         let mut listed = Vec::new();
         for (place, rule) in self.policy.rules.iter().enumerate() {

@@ -130,7 +130,7 @@ fn directories(report: &Report<'_>, arguments: &ReportArguments) {
     }
 }
 
-/// How sure a deadline is, before it is told.
+/// Describes the confidence of a deadline, as a prefix.
 pub(super) fn how_sure(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Possible => "possibly",

@@ -1,4 +1,4 @@
-//! How far each file of a request is.
+//! Progress of each file of a request.
 
 use std::process::ExitCode;
 

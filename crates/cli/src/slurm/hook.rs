@@ -150,8 +150,8 @@ fn word<'w>(words: &'w [String], place: usize, what: &str) -> Result<&'w str, Fa
     found.ok_or_else(|| Failure::usage(format!("Slurm did not say {what}: give it after --")))
 }
 
-/// Where Slurm keeps the script of a job. It names `hash.3/job.13/script` for each job of an array, and from 24.11 on, if not
-/// before, only the one of the array's own number is there.
+/// Returns the path of a job's script. Slurm names `hash.3/job.13/script` for each job of an array,
+/// but from 24.11 on, if not before, only the script of the array's own number exists.
 fn kept_script(named: &str, array: Option<u64>) -> PathBuf {
     let named = PathBuf::from(named);
     let state = named.ancestors().nth(3);
@@ -178,7 +178,7 @@ pub fn directives(path: impl AsRef<Path>) -> Result<String, Failure> {
     Ok(only_directives(&String::from_utf8_lossy(&text)))
 }
 
-/// The same of a text. Lines keep their numbers.
+/// Keeps only the directives of a text. Lines keep their numbers.
 pub fn only_directives(text: &str) -> String {
     let kept = text
         .lines()
@@ -219,7 +219,7 @@ fn comment(text: &str) -> Outcome {
     Err(Failure::usage(said.collect::<Vec<_>>().join("; ")))
 }
 
-/// What is wrong in directives, or not done for jobs in the queue.
+/// Returns mistakes in directives, and directives that are not supported for jobs in the queue.
 pub fn complaints(text: &str) -> Vec<Complaint> {
     match script::read(text) {
         Ok(wanted) => check::of_a_job(&wanted),
@@ -320,7 +320,7 @@ async fn some(service: &ServiceClient, named: &[String]) -> Result<Vec<api::Job>
     Ok(jobs)
 }
 
-/// One job of Slurm.
+/// Job of Slurm.
 struct Job<'s> {
     service: &'s ServiceClient,
     id: &'s str,
@@ -416,8 +416,9 @@ impl Job<'_> {
         }
     }
 
-    /// Whether it ended well. How the script of a job that was cancelled ended, and that its node is free, reach Slurm in either order: it
-    /// may say `0:0` for a moment, so that it is asked twice.
+    /// Returns whether the job succeeded. The exit of a cancelled job's script and the release of
+    /// its node reach Slurm in either order. Slurm may report `0:0` for a moment, so this asks
+    /// twice.
     async fn ended_well(&self) -> Result<bool, Failure> {
         if !self.seems_well()? {
             return Ok(false);
@@ -426,7 +427,7 @@ impl Job<'_> {
         self.seems_well()
     }
 
-    /// Whether Slurm says now that it ended well.
+    /// Returns whether Slurm reports now that the job succeeded.
     fn seems_well(&self) -> Result<bool, Failure> {
         let mut scontrol = Command::new("scontrol");
         let shown = scontrol.args(["-o", "show", "job", self.id]).output();

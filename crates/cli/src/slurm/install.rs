@@ -22,7 +22,8 @@ use crate::{
     output,
 };
 
-/// What `burst_buffer.conf` says: the word of directives, what becomes of a job whose data does not come, and seconds.
+/// Settings of `burst_buffer.conf`: the word of directives, the fate of a job whose data does not
+/// come, and seconds.
 const BURST_BUFFER_CONF: [(&str, &str); 4] = [
     ("Directive", "POSTHASTE"),
     ("Flags", "TeardownFailure"),
@@ -76,7 +77,7 @@ struct Wanted {
     path: PathBuf,
     text: String,
     mode: u32,
-    /// Who owns it, where not whoever installs.
+    /// Owner of the file, if not the installing user.
     owner: Option<u32>,
     is_secret: bool,
 }
@@ -84,7 +85,8 @@ struct Wanted {
 /// Runs the command.
 ///
 /// # Errors
-/// What can't be read or written, a script of somebody else, and what is wrong afterwards.
+/// Fails if a file can't be read or written, a script is somebody else's, or a check fails
+/// afterwards.
 pub async fn run(arguments: InstallArguments) -> Outcome {
     let site = Site::read(&arguments.site.slurm_conf)?;
     let (files, told) = plan(&site, &arguments)?;
@@ -205,7 +207,7 @@ fn check_ours(script: Script, path: &Path, force: bool) -> Result<(), Failure> {
     Err(error.cause("it is not posthaste's").hint(hint).into())
 }
 
-/// What `burst_buffer.conf` has, with what it lacks.
+/// Adds the missing settings to a `burst_buffer.conf`.
 fn burst_buffer_conf(text: &str) -> String {
     let missing = BURST_BUFFER_CONF
         .iter()

@@ -43,7 +43,7 @@ impl Script {
         lines.join("\n") + "\n"
     }
 
-    /// Whether a text is a script of ours, of whatever release.
+    /// Returns whether a text is a script of ours, of any release.
     pub fn is_ours(self, text: &str) -> bool {
         let first = self.text().lines().next();
         let words = |line: &str| line.split(" for Slurm").next().map(str::to_owned);

@@ -75,7 +75,7 @@ impl Site {
         self.conf.parent().unwrap_or(Path::new("/")).join(name)
     }
 
-    /// What the configuration says of a key.
+    /// Returns the value of a key in the configuration.
     pub fn setting(&self, key: &str) -> Option<&str> {
         let found = self
             .settings
@@ -84,7 +84,7 @@ impl Site {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// As whom `slurmctld` runs.
+    /// Returns the user as whom `slurmctld` runs.
     pub fn user(&self) -> &str {
         self.setting("SlurmUser").unwrap_or("root")
     }
@@ -95,10 +95,10 @@ impl Site {
         said.trim().parse().ok()
     }
 
-    /// What one of Slurm's commands says.
+    /// Returns the output of a Slurm command.
     ///
     /// # Errors
-    /// What it said when it failed.
+    /// Returns its message if it fails.
     pub fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         run(Command::new(program)
             .args(arguments)
@@ -106,10 +106,10 @@ impl Site {
     }
 }
 
-/// What a program prints, or what it says when it fails.
+/// Runs a program and returns its output.
 ///
 /// # Errors
-/// One line.
+/// Returns its message in one line.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output();
@@ -131,7 +131,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(MOST)..].join("; ")
 }
 
-/// What a line `Include FILE` names.
+/// Returns the file that a line `Include FILE` names.
 fn included(line: &str) -> Option<&str> {
     let (word, file) = line.trim().split_once(char::is_whitespace)?;
     word.eq_ignore_ascii_case("include").then(|| file.trim())
@@ -152,7 +152,7 @@ pub fn setting_in(text: &str, key: &str) -> Option<String> {
     found.map(|(_, value)| value)
 }
 
-/// Whether a comma-separated value has that word.
+/// Returns whether a comma-separated value contains the word.
 pub fn has_word(value: &str, word: &str) -> bool {
     value.split(',').any(|found| found.trim() == word)
 }

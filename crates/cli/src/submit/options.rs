@@ -1,4 +1,4 @@
-//! What a job can't be submitted with, and Slurm's symbols in its directives.
+//! Options with which a job can't be submitted, and Slurm's symbols in its directives.
 
 use posthaste_batch::script::{self, Complaint};
 

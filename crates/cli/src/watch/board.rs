@@ -1,4 +1,4 @@
-//! How the whole service is drawn: as much of it as the window has room for, what presses most first.
+//! View of the whole service, as much as fits the window, the most urgent first.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// States of requests under way.
 const UNDER_WAY: [&str; 4] = ["moving", "paused", "waiting", "landing"];
-/// Of the rows below the head one in so many is for depots, and for events at least.
+/// Divisor of the rows below the head for the least share of depots, and of events.
 const FIFTH: usize = 5;
 /// And one in so many for paths between depots, and for movers.
 const EIGHTH: usize = 8;
@@ -25,7 +25,7 @@ const SECTION_MIN: usize = 3;
 /// Rows of events that are kept free for them, with their heading.
 const EVENTS_MIN: usize = 4;
 
-/// How all requests stand, in one line.
+/// Summarizes all requests in one line.
 pub fn summary(overview: &api::Overview) -> String {
     let slack = overview.least_slack_s.map(moment::show_seconds);
     format!(

@@ -12,7 +12,7 @@ use crate::{
 /// Follows a request and its events.
 pub struct Follower {
     id: String,
-    /// When it was submitted: what happened to depots before is no matter of its.
+    /// Time of submission. Earlier events of depots don't concern the request.
     since: Option<Timestamp>,
     /// None while the service is away.
     events: Option<Events>,
@@ -81,7 +81,7 @@ impl Follower {
     }
 }
 
-/// Whether something happened to no request in particular before that moment.
+/// Returns whether an event before that moment concerns no request in particular.
 fn is_before(event: &api::Event, since: Option<Timestamp>) -> bool {
     let at: Option<Timestamp> = event.at.parse().ok();
     event.request.is_none() && at.zip(since).is_some_and(|(at, since)| at < since)

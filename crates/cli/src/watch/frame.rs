@@ -1,4 +1,4 @@
-//! How a request is drawn.
+//! View of a request.
 
 use posthaste_api as api;
 use posthaste_types::{ByteRate, Bytes};
@@ -68,7 +68,7 @@ fn left_out_lines(left_out: &api::LeftOut) -> Vec<Line> {
     lines.map(|line| Line::new(line, Style::Warning)).collect()
 }
 
-/// The same as plain lines.
+/// Formats the list as plain lines.
 pub fn left_out_text(left_out: &api::LeftOut) -> Vec<String> {
     let files = output::counted(left_out.files, "file");
     let bytes = Bytes::new(left_out.bytes);
@@ -84,7 +84,7 @@ pub fn left_out_text(left_out: &api::LeftOut) -> Vec<String> {
     lines
 }
 
-/// Who lets it wait; what is said of its finish is as if it went on now.
+/// Formats who paused the request. Its forecast assumes that it resumes now.
 fn pause_line(pause: &api::Pause) -> Line {
     let since = moment::time_of_day(&pause.since);
     let said = format!(
@@ -154,7 +154,7 @@ fn deadline_line(request: &api::Request) -> Line {
     }
 }
 
-/// When all of it is to be at its destinations, and how that stands; none where nobody said when.
+/// Formats the delivery deadline and its prospects; `None` if there is no deadline.
 fn delivery_line(request: &api::Request) -> Option<Line> {
     let delivery = request.delivery.as_ref()?;
     let by = delivery.deliver_by.as_deref()?;
@@ -189,7 +189,7 @@ fn delivery_line(request: &api::Request) -> Option<Line> {
     Some(line.and(slack.unwrap_or_default(), style).and(word, style))
 }
 
-/// What is reserved for it.
+/// Formats the reservation of the request.
 fn reservation_line(held: &api::Reservation) -> Line {
     let (from, until) = (
         moment::time_of_day(&held.from),
@@ -246,7 +246,7 @@ fn progress_line(request: &api::Request) -> Line {
         )
 }
 
-/// What it is to be by its deadline.
+/// Returns the state that the deadline asks for.
 fn end_of(request: &api::Request) -> &'static str {
     match &request.stage_in {
         Some(stage_in) if stage_in.goes_out => "there",
@@ -257,7 +257,8 @@ fn end_of(request: &api::Request) -> &'static str {
     }
 }
 
-/// That too few of those who hold it are there, where that is so: whatever was said of it before, it can't be read now.
+/// Formats a warning if too few holders are present: the dataset can't be read now, whatever was
+/// reported before.
 fn nobody_line(request: &api::Request) -> Option<Line> {
     let is_all = request.chunks_out_of_reach == 0 && answer::is_out_of_reach(request);
     is_all.then(|| Line::new("nobody who holds it is there now", Style::Bad))

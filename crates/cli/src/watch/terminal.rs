@@ -25,7 +25,7 @@ const KEYS: usize = 64;
 
 /// The window, until it is dropped.
 pub struct Terminal {
-    /// How its keys were read before; none where they are not read.
+    /// Terminal settings before keys were read; `None` if they are not read.
     before: Option<Termios>,
     colors: bool,
 }
@@ -65,7 +65,7 @@ impl Terminal {
             .unwrap_or(SIZE)
     }
 
-    /// Whether a key was pressed that ends it.
+    /// Returns whether a key that ends the view was pressed.
     pub fn is_quit(&self) -> bool {
         let mut keys = [0; KEYS];
         let read = self.before.is_some().then(|| {

@@ -18,11 +18,11 @@ use crate::{
     shutdown::Shutdown,
 };
 
-/// How often the service is asked how all requests stand.
+/// Interval between two looks at the state of all requests.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Depots, paths and movers change less: they are asked for once in so many looks.
 const LOOKS_PER_ROUND: u32 = 3;
-/// How often keys are read and what changed is drawn.
+/// Interval at which keys are read and changes are drawn.
 const FRAME_EVERY: Duration = Duration::from_millis(100);
 /// Requests of one look at most: more fit in no window.
 const REQUESTS_MAX: usize = 200;
@@ -31,7 +31,7 @@ const EVENTS_MAX: usize = 200;
 /// Events that wait to be drawn; more wait at the service.
 const WAITING_MAX: usize = 256;
 
-/// What is asked of each request.
+/// Fields fetched for each request.
 const FIELDS: &str = "id,source,to,state,at_risk,missed,slack_s,finish,bytes,chunks,chunks_safe,chunks_out_of_reach,stage_in";
 
 /// A request as the window shows it.
@@ -53,7 +53,7 @@ pub struct Row {
     pub stage_in: Option<api::StageIn>,
 }
 
-/// What is known of the service.
+/// State of the service, as far as known.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     pub overview: api::Overview,
@@ -109,13 +109,13 @@ async fn print(overview: &api::Overview, mut events: Following) -> Outcome {
     }
 }
 
-/// What comes while the window is shown.
+/// News while the window is shown.
 enum News {
     Event(Box<api::Event>),
     Look(Box<Result<Look, Failure>>),
 }
 
-/// What one look found; depots and the like only once in a while.
+/// Result of one look; depots and the like only once in a while.
 struct Look {
     overview: api::Overview,
     requests: Vec<Row>,
@@ -210,10 +210,10 @@ impl Following {
         })
     }
 
-    /// The next one.
+    /// Returns the next event.
     ///
     /// # Errors
-    /// That the service stays away.
+    /// Fails if the service stays away.
     async fn next(&mut self) -> Result<api::Event, Failure> {
         loop {
             if let Some(event) = self.events.next().await {

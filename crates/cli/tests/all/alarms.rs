@@ -21,7 +21,7 @@ use crate::support::processes::{PATIENCE, Relay, Service, binary, make_tree, tex
 use posthaste_testbed::{MailFace, MailServer, install};
 use serde_json::Value;
 
-/// What webhooks are signed with.
+/// Secret that signs webhooks.
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 /// Reads headers and a body, and fails where the signature is not right.

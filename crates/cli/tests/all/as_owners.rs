@@ -25,7 +25,7 @@ struct Centre {
     service: Service,
     _relay: Relay,
     scratch: PathBuf,
-    /// Of Alice's.
+    /// Token of Alice's.
     token: PathBuf,
 }
 
@@ -63,7 +63,7 @@ impl Centre {
         }
     }
 
-    /// What Alice's client says.
+    /// Runs Alice's client and returns its output.
     fn run(&self, words: &[&str]) -> std::process::Output {
         let mut command = binary();
         let command = command

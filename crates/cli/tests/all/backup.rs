@@ -15,7 +15,8 @@ use posthaste_testbed::PostgresServer;
 use serde_json::Value;
 
 const RATE: &str = "2M";
-/// Of two requests the earlier goes first. Both are so slow that a copy is made in the middle, until they are let go.
+/// Options of the earlier request. Both are so slow that a backup is made in the middle, until the
+/// limit is lifted.
 const SOON: [&str; 4] = ["--deadline", "1h", "--bwlimit", SLOW];
 const LATE: [&str; 4] = ["--deadline", "2h", "--bwlimit", SLOW];
 const SLOW: &str = "300k";
@@ -45,7 +46,7 @@ fn let_go(service: &Service, id: &str) {
     assert!(changed.status.success(), "{}", text(&changed.stderr));
 }
 
-/// Whether each depot has some of it.
+/// Returns whether each depot has some of the request.
 fn is_on_all(request: &Value) -> bool {
     let mut shares = request["shares"].as_array().unwrap().iter();
     shares.all(|share| share["stored"].as_u64() > Some(0))
@@ -83,7 +84,7 @@ fn wait_for_words(folder: &Path, words: &[&str]) {
     }
 }
 
-/// What lies below a folder, by name.
+/// Lists the files below a folder, by name.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];

@@ -79,7 +79,7 @@ impl Centre {
             .to_owned()
     }
 
-    /// How many requests there are.
+    /// Counts the requests.
     fn count(&self) -> usize {
         let all = self.service.json(&["list", "--json"]);
         all.as_array().unwrap().len()

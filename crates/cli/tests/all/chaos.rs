@@ -27,7 +27,7 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(480);
 /// of ten files have a tenth of that.
 const WORDS: u64 = 600_000;
 const SHORT_MINUTES: u64 = 10;
-/// How requests end, and where nothing more is to come of them.
+/// Final states of requests, and of those from which nothing more follows.
 const ENDS: [&str; 6] = [
     "safe",
     "delivered",
@@ -51,10 +51,10 @@ fn minutes() -> u64 {
     setting("POSTHASTE_CHAOS_MINUTES", 3)
 }
 
-/// What was asked for.
+/// Request of the test.
 struct Wanted {
     source: PathBuf,
-    /// Where it arrives, of a stage-in.
+    /// Destination, for a stage-in.
     to: Option<PathBuf>,
 }
 
@@ -236,7 +236,7 @@ fn whether_leases_are_free(hosts: &mut Hosts) {
     }
 }
 
-/// Whether it did go wrong, and was asked for much.
+/// Returns whether enough faults struck and enough requests were made.
 fn is_much(hosts: &Hosts, faults: u64, requests: usize) -> bool {
     let (said, seconds) = (hosts.all_said(), 60 * minutes());
     let signs = [" joined", "waits while process", "safe, "];

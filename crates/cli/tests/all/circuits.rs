@@ -17,9 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const TOKEN: &str = "a-token-that-nobody-may-see";
-/// What the path carries beside others, on each of up to eight connections.
+/// Rate of the path beside other traffic, on each of up to eight connections.
 const SLOW: u32 = 80 << 10;
-/// What it carries on the circuit.
+/// Rate of the path on the circuit.
 const FAST: u32 = 200 << 20;
 
 /// A circuit to `ash` at whoever sells at `address`.

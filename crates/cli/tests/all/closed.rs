@@ -1,4 +1,4 @@
-//! What running programs keep is closed to other users of the machine.
+//! Files of running programs are closed to other users of the machine.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 

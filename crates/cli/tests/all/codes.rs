@@ -1,4 +1,5 @@
-//! How commands end badly: exit codes, codes in JSON, one line of one form, and nothing that a terminal would obey.
+//! Failures of commands: exit codes, codes in JSON, one line of one form, and nothing that a
+//! terminal would obey.
 
 use std::{fs, process::Output};
 

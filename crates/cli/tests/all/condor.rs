@@ -64,7 +64,7 @@ impl Machine {
         command
     }
 
-    /// What HTCondor gives the plug-in: files and their addresses, in the sandbox.
+    /// Builds HTCondor's call of the plug-in: files and their addresses, in the sandbox.
     fn call(&self, files: &[(PathBuf, String)], more: &[&str]) -> Command {
         let ads = files.iter().map(|(local, url)| {
             let local = local.display().to_string().replace('"', "\\\"");
@@ -83,7 +83,7 @@ impl Machine {
         command
     }
 
-    /// What the plug-in says of each file, a line each.
+    /// Returns the plug-in's report, a line for each file.
     fn report(&self) -> Vec<String> {
         let said = fs::read_to_string(self.path("sandbox/.plugin.out")).unwrap();
         assert!(said.len() >= BLANKS, "the room that HTCondor made is kept");

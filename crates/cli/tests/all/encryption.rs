@@ -81,7 +81,8 @@ impl Centre {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What a depot could look for: names, and pieces of the large file's and a small file's bytes.
+    /// Returns texts that a depot could look for: names, and pieces of the large file's and a small
+    /// file's bytes.
     fn needles(&self) -> Vec<Vec<u8>> {
         let mut needles: Vec<Vec<u8>> = ["large.bin", "deep/file", "line\nbreak", "dangling"]
             .map(|name| name.as_bytes().to_vec())

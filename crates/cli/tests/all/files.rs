@@ -1,4 +1,4 @@
-//! How far each file of a request is, with a real service and a real relay.
+//! Progress of each file of a request, with a real service and a real relay.
 
 use crate::support::processes;
 
@@ -8,7 +8,7 @@ use crate::support::processes::{PATIENCE, Relay, Service, failure, now, text};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
-/// Where all goes.
+/// Destination of all files.
 const TO: [&str; 8] = [
     "--to",
     "home",

@@ -25,7 +25,8 @@ fn received(relay: &Relay) -> u64 {
     processes::received(std::slice::from_ref(relay))
 }
 
-/// Whether all of it lies beyond. What the first has no longer, as it was away, need not come there again.
+/// Returns whether all of it is stored at the far depot. Fragments that the near depot lost while
+/// it was away need not come there again.
 fn is_beyond(request: &Value) -> bool {
     let chunks = request["chunks"].as_u64().unwrap();
     request["state"] == "safe" && stored(request, "far") == chunks

@@ -150,7 +150,7 @@ fn a_program_that_knows_nothing_goes_through_one_gateway_or_two() {
     assert!(carried(&near) > 6_000_000);
 }
 
-/// What a gateway says of itself, asked with a token as any program would.
+/// Returns a gateway's own status, asked with a token as any program would.
 fn status(gateway: &Gateway) -> Value {
     let token = through(&[gateway])
         .args(["--token", "60s"])

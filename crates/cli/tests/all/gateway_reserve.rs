@@ -11,7 +11,7 @@ use std::{
 use posthaste_testbed::{Hosts, install};
 use serde_json::{Value, json};
 
-/// What is reserved for each of two, in bytes a second, of a link of 10 MB/s.
+/// Rate reserved for each of two streams, in bytes a second, of a link of 10 MB/s.
 const RESERVED: u64 = 3_000_000;
 /// Looks until something that takes a moment has come about: five minutes.
 const LOOKS_MAX: u32 = 3000;
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// What `tc` shows of the gateway's device.
+    /// Returns the output of `tc` about the gateway's device.
     fn tc(&self, what: &str) -> String {
         self.hosts.traffic("gw", what, "out").unwrap()
     }

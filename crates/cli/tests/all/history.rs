@@ -1,4 +1,4 @@
-//! What a service moved is known by minute, hour and day, also after it was killed.
+//! A service knows its transferred bytes by minute, hour and day, also after it was killed.
 
 use std::{fs, path::Path, thread, time::Duration};
 

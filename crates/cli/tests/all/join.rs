@@ -29,7 +29,7 @@ fn invite(service: &Service, folder: &Path, name: &str) -> (String, String) {
     (file, token.split('"').next().unwrap().to_owned())
 }
 
-/// What becomes of a relay that joins by a file and can't.
+/// Runs a relay that can't join by its file, and returns its output.
 fn join(folder: &Path, name: &str, file: &str) -> Output {
     binary()
         .args([
@@ -55,7 +55,7 @@ fn joined(folder: &Path, rate: &str) -> (Service, Relay, (String, String)) {
     joined_with(folder, rate, &[])
 }
 
-/// The same of a relay that is started with more arguments.
+/// Starts a service and a relay that joins it with more arguments.
 fn joined_with(folder: &Path, rate: &str, more: &[&str]) -> (Service, Relay, (String, String)) {
     // Where relays come in stays the same when the service is started again.
     let free = format!("127.0.0.1:{}", posthaste_testbed::free_port().unwrap());

@@ -1,4 +1,5 @@
-//! What stays for whoever waits and pulls: a service that starts again, files that are there, space of depots.
+//! Data that stays for whoever waits and pulls: a service that restarts, files that exist, space of
+//! depots.
 
 use std::{
     fs,

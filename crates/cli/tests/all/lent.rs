@@ -70,7 +70,7 @@ impl Centre {
     }
 }
 
-/// What of a request lies on the depot, and what is on its way there.
+/// Returns the bytes of a request on the depot, and those on their way there.
 fn share(request: &Value) -> (u64, u64) {
     let share = &request["shares"][0];
     let number = |key: &str| share[key].as_u64().unwrap_or(0);

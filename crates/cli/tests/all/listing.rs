@@ -83,7 +83,7 @@ impl World {
         fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
-    /// What the service answers: its status and what it says.
+    /// Returns the service's answer: status and body.
     fn get(&self, path: &str, token: &str) -> (u16, Value) {
         let answer = ask(&self.service, "GET", path, Some(token), "");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -106,7 +106,7 @@ impl World {
         self.page(&format!("{}&depth=0{more}", asking(address)))
     }
 
-    /// The same once it was listed ahead: its server may be asked right now.
+    /// Returns the listing after it was listed ahead: its server may be asked right now.
     fn kept(&self, address: &str) -> Value {
         let start = now();
         loop {

@@ -121,7 +121,7 @@ impl Scene {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// What the provider signs, or somebody in its name.
+    /// Signs claims as the provider, or as somebody in its name.
     fn sign(&self, what: &Value) -> String {
         let mut chore = what.clone();
         chore["chore"] = "sign".into();
@@ -155,7 +155,7 @@ impl Scene {
     }
 }
 
-/// What somebody keeps, and the file.
+/// Returns a stored login and its file.
 fn kept(scene: &Scene, who: &str) -> (Value, PathBuf) {
     let files = fs::read_dir(scene.logins(who)).unwrap();
     let mut files = files.map(|item| item.unwrap().path());

@@ -1,4 +1,4 @@
-//! What service, relay, mover and gateway say while they run, as programs read it.
+//! Logs of a running service, relay, mover and gateway, as programs read them.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

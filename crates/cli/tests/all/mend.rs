@@ -1,5 +1,5 @@
-//! What relays hold of a dataset whose source was released is made again when relays are lost, while the service and those that
-//! make it are killed.
+//! Relays rebuild their fragments of a released dataset when relays are lost, while the service and
+//! the rebuilding relays are killed.
 
 use crate::support::processes::{Relay, Service, make_tree, picture, text};
 use serde_json::Value;

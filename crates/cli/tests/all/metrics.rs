@@ -1,4 +1,4 @@
-//! What monitoring reads of a service, as Prometheus's own reader understands it.
+//! Metrics of a service for monitoring, as Prometheus's own reader understands them.
 
 use crate::support::processes;
 

@@ -90,7 +90,7 @@ fn make_results(centre: &Centre, files: usize) -> Vec<(PathBuf, Vec<u8>)> {
     make_results_with(centre, files, 24)
 }
 
-/// The same with one of so many times 4 MiB.
+/// Makes results with one more file, of `large` times 4 MiB.
 fn make_results_with(centre: &Centre, files: usize, large: u32) -> Vec<(PathBuf, Vec<u8>)> {
     let out = centre.scratch("out");
     make_tree(&out, files);

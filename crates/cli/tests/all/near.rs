@@ -35,13 +35,14 @@ fn ask(centre: &Centre, not_before: &str, deadline: &str) -> String {
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// Whether it came by its deadline of a minute, but for what this machine stood still: it leaves some seconds for that itself.
+/// Checks that it came by its deadline of a minute, except for this machine's own standstills: the
+/// deadline leaves some seconds for those.
 fn is_in_time(request: &Value) {
     let after_s = request["safe_after_s"].as_f64().unwrap();
     assert!(after_s < 90.0, "{request}");
 }
 
-/// What of it lies on the relay, in MiB.
+/// Returns how much of it lies on the relay, in MiB.
 fn waiting(request: &Value) -> u64 {
     let near = request["stage_in"]["sources"].as_array().unwrap();
     let near = near.iter().find(|source| source["near"] == true).unwrap();

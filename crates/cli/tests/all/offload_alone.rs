@@ -1,4 +1,5 @@
-//! What an offload writes to an address is its own: nobody else goes there meanwhile, and what others put there stays.
+//! Data that an offload writes to an address is its own: nobody else writes there meanwhile, and
+//! others' data there stays.
 
 use crate::support::sources;
 

@@ -8,7 +8,8 @@ use crate::support::processes::{Relay, Service, make_tree, text};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/posthaste.json");
 
-/// What the generator can't turn into methods: answers of many lines, and figures in a text format of their own.
+/// Media types that the generator can't turn into methods: answers of many lines, and figures in a
+/// text format of their own.
 const PASSED_OVER: [&str; 2] = ["application/x-ndjson", "application/openmetrics-text"];
 
 /// A program that uses the generated client.

@@ -16,7 +16,7 @@ const PASSWORD: &str = "open-sesame";
 /// `ali:open-sesame`, as a server hears it.
 const SHOWN: &str = "YWxpOm9wZW4tc2VzYW1l";
 
-/// What a server heard so far.
+/// Text that a server received so far.
 type Heard = Arc<Mutex<String>>;
 
 /// Starts a server that writes down every head and answers each with `answer`; it ends with the test's process.

@@ -1,4 +1,5 @@
-//! What users may have open at once: refused with how much they have, counted over a kill, and changed while a service runs.
+//! Limits of users' open requests: refused with the present amount, counted over a kill, and
+//! changed while a service runs.
 
 use std::{fs, process::Output, thread, time::Duration};
 

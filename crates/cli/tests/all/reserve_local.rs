@@ -33,13 +33,13 @@ mod asking;
 
 use asking::{ask_for, granted, in_s, refused, reserve, terms};
 
-/// What may be reserved of a link of 80 Mbit/s, in bytes a second.
+/// Reservable rate of a link of 80 Mbit/s, in bytes a second.
 const RESERVABLE: u64 = 9_500_000;
 /// Nothing here takes longer, on any machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Looks until something that takes a moment has come about.
 const LOOKS_MAX: u32 = 3000;
-/// How long an answer of the gateway may take, and how long where there is none.
+/// Longest wait for an answer of the gateway, and the wait if there is none.
 const PATIENCE_S: u32 = 60;
 const SHORT_PATIENCE_S: u32 = 3;
 
@@ -57,7 +57,7 @@ struct World {
     folder: TempDir,
     device: String,
     gateway: Option<Child>,
-    /// Where it listens.
+    /// Listening address.
     address: String,
 }
 
@@ -160,7 +160,7 @@ impl Drop for World {
     }
 }
 
-/// What goes wrong between a client and the gateway.
+/// Fault between a client and the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     LoseAnswer,

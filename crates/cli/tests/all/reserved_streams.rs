@@ -1,5 +1,6 @@
-//! What the service sends goes under its request's reservation at a gateway of our own, while there is one: real
-//! processes in network namespaces, killed with SIGKILL. Takes root, and the kernel's HTB.
+//! The service's transfers use their request's reservation at a gateway of our own, while there is
+//! one: real processes in network namespaces, killed with SIGKILL. Takes root, and the kernel's
+//! HTB.
 
 use std::{fs, path::PathBuf, time::Duration};
 

@@ -76,7 +76,7 @@ fn scanned(centre: &Centre, count: usize) -> Vec<String> {
     }
 }
 
-/// What somebody stages in from where listings end.
+/// Stages in an input from a place where listings end.
 fn comes(centre: &Centre, owner: &str, name: &str) {
     let to = centre.scratch(name);
     let what = ["stage-in", "mirror:run", to.to_str().unwrap(), "--json"];

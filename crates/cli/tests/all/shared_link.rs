@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste");
 
-/// One link for both copies. Behind it each has a way of its own, where what arrives is counted.
+/// Link for both copies. Behind it each has its own path, where arriving bytes are counted.
 const TOPOLOGY: &str = r#"
     name = "shared"
     framing_bytes = 38
@@ -45,7 +45,7 @@ const TOPOLOGY: &str = r#"
     ends = ["gate", "two"]
 "#;
 
-/// What the link carries of IP in a second.
+/// Rate of IP on the link, in bytes a second.
 const LINK_BYTES_PER_S: f64 = 5e6 * 1500.0 / 1538.0;
 
 /// The second begins so long after the first.
@@ -61,7 +61,7 @@ const MEASURED_MAX: u32 = 5;
 /// They begin no file after that. Only one that has ended tells what it chose.
 const SPARE: Duration = Duration::from_secs(2);
 
-/// How fair they are to be, and how much of the link they are to use together.
+/// Least fairness of the copies, and the least use of the link by both together.
 const JAIN_MIN: f64 = 0.9;
 const SHARE_MIN: f64 = 0.85;
 
@@ -148,7 +148,7 @@ fn start_copy(lab: &Lab, source: &Path, host: &str, home: &Path, time: Duration)
     Running(command.spawn().unwrap())
 }
 
-/// What a copy chose and why, for people.
+/// Returns the choices of a copy and their reasons, for people.
 fn explain(home: &Path) -> String {
     let mut command = posthaste(Command::new(PROGRAM), home);
     let output = command.args(["explain", "last"]).output().unwrap();

@@ -249,8 +249,8 @@ fn what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing() {
     assert!(centre.holds_only(&["taken"]));
 }
 
-/// Writes trees of which the S3 server holds the first part and the web server the last, and both a little.
-/// What they hold together.
+/// Writes trees of which the S3 server holds the first part and the web server the last, and both a
+/// little. Returns their whole content.
 fn make_halves(centre: &Centre) -> Vec<(PathBuf, Vec<u8>)> {
     let roots = [centre.s3.bucket_folder(), centre.web.files()];
     let [left, right] = roots.map(|root| root.join("half"));

@@ -253,7 +253,7 @@ fn a_token_is_known_after_a_restart_until_it_is_taken_back_and_lies_nowhere() {
     }
 }
 
-/// What is answered to an offload of somebody's own tree under one submission id.
+/// Returns the answer to an offload of a user's own tree under one submission id.
 fn submit_as(scene: &Scene, who: &str, to: &str) -> (u16, Value) {
     let token = fs::read_to_string(scene.path(&format!("{who}.token"))).unwrap();
     let body = serde_json::json!({

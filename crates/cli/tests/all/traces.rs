@@ -10,7 +10,7 @@ use crate::support::processes::{
 use posthaste_testbed::{Collector, S3Server, free_port};
 use serde_json::{Value, json};
 
-/// What a caller says that its call belongs to.
+/// Trace to which the caller's call belongs.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
@@ -101,7 +101,7 @@ fn post(service: &Service, path: &str, body: &Value) -> String {
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// What a mover sent to a relay, what had it sent, and the caller's call that had asked for it.
+/// Returns the span of the mover's transfer to a relay, its parent, and the parent of that.
 fn sending(spans: &[Span]) -> Option<[&Span; 3]> {
     let above = |span: &Span| spans.iter().find(|other| other.id == span.parent);
     let puts = spans.iter().filter(|span| {

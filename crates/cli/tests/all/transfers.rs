@@ -25,7 +25,7 @@ fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or(0)
 }
 
-/// Whether some of it came, some is on its way, and that has a rate and an end.
+/// Returns whether some of it came, some is on its way, and that has a rate and an end.
 fn is_under_way(row: &Value) -> bool {
     row["state"] == "running"
         && number(row, "done_bytes") > 0

@@ -1,6 +1,8 @@
-//! The same scenario in the simulator and with real processes in the laboratory: data takes the same way
-//! and ends safe. How long it takes is measured by `cargo xtask bench twins`: a busy machine says nothing
-//! of it. Needs what the laboratory needs: root, /dev/net/tun and ip.
+//! A scenario in the simulator and with real processes in the laboratory: data takes the same way
+//! and ends safe.
+//!
+//! `cargo xtask bench twins` measures how long it takes: a busy machine proves nothing about that.
+//! Needs the laboratory's requirements: root, /dev/net/tun and ip.
 
 use std::{
     fs,

@@ -17,7 +17,7 @@ use rustix::{
 use serde_json::{Value, json};
 
 const REQUESTS: usize = 1000;
-/// What a program says last that leaves a window of its own.
+/// Last output of a program that leaves its own window.
 const LEFT: &str = "\x1b[?1049l";
 
 /// A service, and a relay too slow for what was submitted.
@@ -332,7 +332,7 @@ fn in_a_pipe_it_is_lines(centre: &Centre) {
     assert_eq!(said["request"], last.as_str());
 }
 
-/// How a terminal is that nobody changed.
+/// Returns the settings of an unchanged terminal.
 fn pristine() -> rustix::termios::Termios {
     let window = Window::open(&Command::new("true"), (80, 24));
     tcgetattr(&window.theirs).unwrap()

@@ -1,4 +1,4 @@
-//! What `status`, `list` and answers say of depots that are gone, unknown or one store is so.
+//! Words of `status`, `list` and answers about depots that are gone, unknown or all one store.
 
 use crate::support::processes::{Relay, Service, make_tree, text};
 use posthaste_testbed::S3Server;

@@ -1,4 +1,4 @@
-//! What lies beside `slurm.conf`.
+//! Checks of the files beside `slurm.conf`.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::slurm::{
     site::{self, Site, has_word, mode_of, setting_in},
 };
 
-/// Where distributions and Slurm's own build put plug-ins.
+/// Plug-in folders of distributions and of Slurm's own build.
 const PLUGIN_FOLDERS: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu/slurm-wlm",
     "/usr/lib/aarch64-linux-gnu/slurm-wlm",
@@ -30,9 +30,9 @@ const COMPILERS: [&str; 4] = ["luac", "luac5.1", "luac5.3", "luac5.4"];
 const STAGE_IN_TIMEOUT_MIN: u64 = 60;
 /// Slurm takes no more: 24 days, in seconds.
 const TIMEOUT_MAX: u64 = 2_073_600;
-/// What Slurm takes where nothing is said, in seconds.
+/// Slurm's default timeout, in seconds.
 const TIMEOUT_UNSAID: u64 = 86_400;
-/// As much as is read of the end of a log.
+/// Bytes read from the end of a log, at most.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
 pub(super) fn look(site: &Site) -> Vec<Check> {
@@ -97,7 +97,8 @@ fn plugin(site: &Site, name: &'static str, file: &str) -> Check {
     }
 }
 
-/// Whether a script is there and of this release; the program and the configuration it names.
+/// Checks whether a script exists and is of this release, with the program and the configuration
+/// that it names.
 fn script(
     script: Script,
     name: &'static str,
@@ -122,7 +123,7 @@ fn script(
     Ok((check, program, config))
 }
 
-/// Whether Lua takes the script: by its compiler where there is one, else by what the controller logged.
+/// Checks whether Lua accepts the script: by its compiler if present, else by the controller's log.
 fn syntax(site: &Site, path: &Path) -> Check {
     const NAME: &str = "Lua";
     for compiler in COMPILERS {
@@ -158,7 +159,7 @@ fn syntax(site: &Site, path: &Path) -> Check {
     }
 }
 
-/// When a line `[2026-11-24T23:03:05.179] …` was logged, by the clock of this host.
+/// Returns when a line `[2026-11-24T23:03:05.179] …` was logged, by this host's clock.
 fn moment_of(line: &str) -> Option<jiff::Timestamp> {
     let (stamp, _) = line.trim().strip_prefix('[')?.split_once(']')?;
     let moment: jiff::civil::DateTime = stamp.parse().ok()?;
@@ -189,7 +190,7 @@ fn runs(program: &Path) -> Check {
     }
 }
 
-/// Whether the hooks find their service and its token, and nobody else the token.
+/// Checks whether the hooks find their service and its token, and nobody else can read the token.
 fn hook_config(site: &Site, path: &Path) -> Vec<Check> {
     const REMEDY: &str = "run `posthaste slurm install --token-file FILE`";
     let config = match SlurmConfig::read(path) {
@@ -273,7 +274,7 @@ fn burst_buffer_conf(site: &Site) -> Vec<Check> {
     vec![directive, flags, timeout]
 }
 
-/// Where comments ask for data.
+/// Checks the script that lets comments ask for data.
 fn job_submit(site: &Site) -> Vec<Check> {
     let path = site.beside(Script::JobSubmit.name());
     let is_ours = |text: String| Script::JobSubmit.is_ours(&text);

@@ -1,4 +1,4 @@
-//! What answers: the service, and the controller.
+//! Checks of the service and the controller.
 
 use std::{fs, path::Path};
 
@@ -29,7 +29,7 @@ pub(super) async fn look(site: &Site) -> Vec<Check> {
     checks
 }
 
-/// Whether the service answers to the hooks, and has scratch.
+/// Checks whether the service answers the hooks, and has scratch.
 pub(super) async fn service(site: &Site) -> Check {
     const NAME: &str = "service";
     let path = site.beside(Script::BurstBuffer.name());
@@ -133,7 +133,7 @@ fn daemon_name(site: &Site) -> Check {
     )
 }
 
-/// Whether the controller knows the room: then it runs the script, and the script the hook.
+/// Checks whether the controller knows the pool: then it runs the script, and the script the hook.
 fn pool(site: &Site) -> Check {
     const NAME: &str = "pool";
     match site.ask("scontrol", &["show", "burstbuffer"]) {

@@ -65,7 +65,7 @@ impl Site {
     }
 }
 
-/// As an operator does it.
+/// Installs the plug-in as an operator does.
 fn install(pool: &CondorPool) {
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/condor");
     let plugin = fs::read_to_string(plugins.join("posthaste-condor-plugin")).unwrap();
@@ -130,7 +130,8 @@ fn comes_and_leaves(site: &Site, far: &str, wanted: &[u8]) {
     assert_eq!(fs::read_to_string(format!("{far}/both")).unwrap(), "x\n");
 }
 
-/// What can't come or leave holds its job, and HTCondor says what posthaste said of it.
+/// Checks that a failed transfer in or out holds its job, and that HTCondor repeats posthaste's
+/// reason.
 fn is_held_with_the_reason(site: &Site) {
     let held = |description: &str| {
         let job = site.submit("echo x > out\n", description);

@@ -1,4 +1,4 @@
-//! What people type by habit, and what each of it keeps.
+//! Options that people type by habit, and what each of them keeps.
 
 use std::{
     fs,

@@ -22,7 +22,8 @@ pub const SEED: u64 = 20_261_120;
 
 /// Slow enough that no copy ends while this test is not scheduled.
 const RATE: u64 = 10 << 20;
-/// What is to be left when a copy is killed: it goes on for so long while this test is not scheduled.
+/// Bytes left when a copy is killed: the copy continues for so long while this test is not
+/// scheduled.
 const SPARE: u64 = 6 * RATE;
 const LANES: u64 = 2;
 const LARGE: usize = 120 << 20;
@@ -51,7 +52,7 @@ pub fn run_and_kill(world: &World, from: &str, to: &str, enough: u64) -> u64 {
     run_at_and_kill(world, RATE, from, to, enough)
 }
 
-/// The same with another limit, in bytes a second.
+/// Runs a copy with another limit, in bytes a second, and kills it.
 pub fn run_at_and_kill(world: &World, rate: u64, from: &str, to: &str, enough: u64) -> u64 {
     let (rate, lanes) = (rate.to_string(), LANES.to_string());
     let child = world

@@ -28,7 +28,7 @@ const EILSEQ: i32 = 84;
 const ENAMETOOLONG: i32 = 36;
 const EOPNOTSUPP: i32 = 95;
 
-/// How another host is reached.
+/// Route to another host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Sftp,
@@ -584,7 +584,7 @@ fn modes_that_are_not_kept_are_counted() {
 
 #[test]
 fn of_two_names_that_are_one_there_the_second_is_told() {
-    /// What becomes one: in each place of `sub`, and at the top.
+    /// Pairs of names that fold into one: in each place of `sub`, and at the top.
     const TWINS: [[&str; 2]; 4] = [
         ["file", "FILE"],
         ["\u{e4}", "a\u{308}"],

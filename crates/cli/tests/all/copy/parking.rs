@@ -21,11 +21,11 @@ use crate::copy::{
 const MEBI: usize = 1 << 20;
 /// Several segments, the last of which is short.
 const STREAM_BYTES: usize = 100 * MEBI + 12_345;
-/// What is written before the destination dies: three segments are whole.
+/// Bytes written before the destination dies: three segments are whole.
 const BEFORE_BYTES: usize = 60 * MEBI;
-/// What is written before the first two segments are confirmed: no third one is whole.
+/// Bytes written before the first two segments are confirmed: no third one is whole.
 const FIRST_BYTES: usize = 33 * MEBI;
-/// How often something is looked at.
+/// Interval between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Looks before a test gives up: five minutes.
 const LOOKS_MAX: u32 = 6_000;

@@ -35,7 +35,7 @@ fn are_gone(world: &World) -> usize {
     noted.lines().count()
 }
 
-/// How many processes have this in their arguments.
+/// Counts the processes with this text in their arguments.
 fn mentions(text: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());

@@ -1,4 +1,4 @@
-//! What can be read once: standard input and named pipes, to every kind of place.
+//! Sources that can be read once: standard input and named pipes, to every kind of place.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! What goes wrong between two ends that are well: streams that stall, stores that ask for a pause,
-//! protocols that are gone, rates that change.
+//! Faults between two healthy ends: streams that stall, stores that ask for a pause, protocols that
+//! are gone, rates that change.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use super::{
     world::{World, lines_of, noise},
 };
 
-/// What a middleman does to the connections that pass through it.
+/// Fault that a middleman inflicts on the connections through it.
 #[derive(Clone, Copy)]
 enum Mischief {
     /// The first connection with so many bytes of answers goes silent.

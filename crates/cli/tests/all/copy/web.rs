@@ -18,7 +18,7 @@ fn make_plain_tree(root: &Path) {
     fs::write(root.join("empty"), "").unwrap();
 }
 
-/// What is in each file of a tree, by its name.
+/// Digests of a tree's files, by name.
 fn contents(root: &Path) -> BTreeMap<String, blake3::Hash> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_owned()];

@@ -134,7 +134,7 @@ impl World {
     }
 }
 
-/// What a command wrote to standard error.
+/// Returns a command's standard error.
 pub fn lines_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -192,7 +192,7 @@ pub fn make_tree(root: &Path, byte_names: bool) {
     fs::set_permissions(root.join("deep/er"), fs::Permissions::from_mode(0o751)).unwrap();
 }
 
-/// How exactly two trees must agree.
+/// Exactness with which two trees must agree.
 #[derive(Clone, Copy)]
 pub struct Exactness {
     pub mtime_step: Duration,

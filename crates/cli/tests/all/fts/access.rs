@@ -1,4 +1,4 @@
-//! Who may do what, and how calls are answered.
+//! Permissions, and the answers to calls.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What becomes of jobs when things go wrong.
+//! Fate of jobs when things go wrong.
 
 use std::{fs, process::Command, time::Duration};
 

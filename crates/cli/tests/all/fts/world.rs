@@ -76,7 +76,7 @@ impl World {
             .to_owned()
     }
 
-    /// One of FTS's programs.
+    /// Runs one of FTS's programs.
     pub fn client(&self, token: &str, program: &str, arguments: &[&str]) -> Output {
         let programs = install::find_fts_clients().unwrap();
         Command::new(programs.join(format!("fts-rest-{program}")))
@@ -87,7 +87,7 @@ impl World {
             .unwrap()
     }
 
-    /// The same with the service's own token, which must go well.
+    /// Runs a program with the service's own token, which must succeed.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.client(&self.token(), program, arguments);
         let said = text(&output.stdout);
@@ -171,7 +171,7 @@ impl World {
             .collect()
     }
 
-    /// Where the web server shows a file.
+    /// Returns the address of a file at the web server.
     pub fn from(&self, name: &str) -> String {
         self.web.address(WebFace::Pages, name)
     }

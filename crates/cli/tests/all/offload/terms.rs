@@ -1,4 +1,4 @@
-//! What is refused, what a dry run and a plan say, and on which terms depots are lent.
+//! Refusals, the output of a dry run and a plan, and the terms on which depots are lent.
 
 use serde_json::Value;
 

@@ -32,7 +32,7 @@ pub fn pages() -> impl Iterator<Item = Page> {
 }
 
 impl Page {
-    /// What its blocks of commands say to type, each in one line.
+    /// Returns the commands in the page's blocks, each in one line.
     pub fn commands(&self) -> Vec<String> {
         let (mut commands, mut block) = (Vec::new(), None);
         for line in self.text.lines() {
@@ -50,7 +50,7 @@ impl Page {
         commands
     }
 
-    /// What its sentences say of commands: spans of code that begin with `posthaste`.
+    /// Returns the commands in the page's sentences: spans of code that begin with `posthaste`.
     pub fn spans(&self) -> Vec<String> {
         let prose = self.text.split("```").step_by(2);
         let spans = prose.flat_map(|text| text.split('`').skip(1).step_by(2));
@@ -109,7 +109,7 @@ pub fn one_line(command: &str) -> String {
     }
 }
 
-/// What `posthaste … --help` says of each command, by its words: `depot add`.
+/// Output of `posthaste … --help` for each command, by its words: `depot add`.
 pub struct Help {
     texts: BTreeMap<String, String>,
 }
@@ -156,7 +156,7 @@ impl Help {
         })
     }
 
-    /// What is wrong in a command that a sentence names: an option that it does not have.
+    /// Returns the mistake in a command that a sentence names: an option that it does not have.
     pub fn mistake_of(&self, span: &str) -> Option<String> {
         let mut words = span.split(' ').skip(1).peekable();
         let mut command = String::new();

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::support::processes::{PATIENCE, Service, now, text};
 use crate::support::profiles;
 
-/// What the hook waits for longer than at a site, as this machine may be busy; its alarm comes after 30 s.
+/// Timeouts of the hook, longer than at a site, as this machine may be busy; the hook's alarm comes
+/// after 30 s.
 const WITHIN: [(&str, u32); 4] = [
     ("ANSWER_WITHIN_S = ", 12),
     ("CHECK_WITHIN_S = ", 12),
@@ -166,7 +167,7 @@ impl Centre {
         }
     }
 
-    /// One command of PBS that must go well.
+    /// Runs a command of PBS that must succeed.
     pub fn ask(&self, words: &[&str]) -> String {
         let output = self.pbs(words);
         assert!(
@@ -182,7 +183,7 @@ impl Centre {
         self.submit_with(&[], script)
     }
 
-    /// The same with options.
+    /// Submits a script with options.
     pub fn submit_with(&self, options: &[&str], script: &str) -> Output {
         let script = script
             .replace("SCRATCH", self.path("scratch").to_str().unwrap())
@@ -231,7 +232,7 @@ impl Centre {
             .collect()
     }
 
-    /// What the service says of all jobs of PBS, also of those that are gone.
+    /// Returns the service's view of all jobs of PBS, also of finished ones.
     pub fn jobs_of_service(&self) -> String {
         let token = fs::read_to_string(self.service.state.join("token")).unwrap();
         let asked = Command::new(install::find_python().unwrap())
@@ -257,7 +258,7 @@ fn plugins() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/pbs")
 }
 
-/// What the service asks PBS by.
+/// Installs the programs with which the service asks PBS.
 fn install_programs(folder: &Path) {
     let python = install::find_python().unwrap();
     let fake = plugins().join("fake/fakepbs");

@@ -1,4 +1,5 @@
-//! One service, run by root, for the jobs of all users of PBS: each has their own rights and no others.
+//! A service run by root serves the jobs of all users of PBS: each has their own rights and no
+//! others.
 
 use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub use crate::support::files::{contents, make_files};
 use crate::support::processes::{Relay, Service};
 
-/// Who submits jobs.
+/// User who submits jobs.
 pub const USER: u32 = 65534;
 
 /// A centre with a Slurm, a service and scratch, an S3 server and an SSH server that hold inputs, and two relays.
@@ -44,7 +44,7 @@ impl Centre {
         Self::start_all(rate, (Some(USER), more), usual)
     }
 
-    /// The same with a Slurm that is made to work with it in another way.
+    /// Starts a centre and a Slurm that is set up in another way to work with it.
     pub fn start_serving_with(
         rate: &str,
         more: &[&str],
@@ -169,7 +169,7 @@ impl Centre {
     }
 }
 
-/// What `posthaste` on the service's side knows of the sources.
+/// Writes the profiles with which `posthaste` on the service's side opens the sources.
 fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
     let text = crate::support::profiles::of_sources(folder, s3, ssh, rate);
     let path = folder.join("config/posthaste/profiles.toml");
@@ -179,8 +179,8 @@ fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
     chown(&path, Some(USER), Some(USER)).unwrap();
 }
 
-/// What `burst_buffer.conf` says of how often it is asked for data: every second rather than four times a minute, where Slurm
-/// asks at all and the setting is known.
+/// Returns the line of `burst_buffer.conf` for polling: every second rather than four times a
+/// minute, if Slurm polls at all and knows the setting.
 pub fn polling(slurm: &Slurm) -> &'static str {
     let version = slurm.ask("scontrol", &["--version"]).unwrap();
     if version.contains("22.05") {

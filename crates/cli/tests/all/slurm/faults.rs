@@ -1,4 +1,4 @@
-//! What dies, takes too long, or is called off.
+//! Failures, timeouts and cancellations.
 
 use std::fs;
 
@@ -81,7 +81,7 @@ fn leaves(centre: &Centre, folder: &str) -> Vec<Value> {
     centre.requests(|one| one["source"].as_str() == folder.to_str())
 }
 
-/// Whether something on scratch has a name that begins so.
+/// Returns whether a name on scratch begins so.
 fn is_begun(centre: &Centre, name: &str) -> bool {
     let entries = fs::read_dir(centre.scratch()).unwrap();
     let mut names = entries.map(|entry| entry.unwrap().file_name());

@@ -53,7 +53,7 @@ fn number(said: &str) -> u32 {
     said.trim().rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// That `posthaste submit` refuses this with that exit code and these words.
+/// Checks that `posthaste submit` refuses the arguments with that exit code and these words.
 fn is_refused(centre: &Centre, arguments: &[&str], code: i32, said: &str) {
     let refused = submit(centre, arguments);
     let why = text(&refused.stderr);
@@ -61,7 +61,7 @@ fn is_refused(centre: &Centre, arguments: &[&str], code: i32, said: &str) {
     assert_eq!(refused.status.code(), Some(code), "{why}");
 }
 
-/// What is wrong is said before anything is submitted.
+/// Checks that mistakes are reported before anything is submitted.
 fn refusals(centre: &Centre) {
     for (directive, code, said) in [
         ("stage_in sorce=a destination=/b", 2, "line 2: `sorce`"),
@@ -173,7 +173,8 @@ fn files_leave(centre: &Centre) {
     assert_eq!(fs::read_to_string(home.join("2.nc")).unwrap(), "2\n");
 }
 
-/// What two directories hold lies at its address as it was, each below the name of its own, and left scratch.
+/// Checks that the content of two directories lies unchanged at its address, each below its own
+/// name, and left scratch.
 fn logs_are_there(centre: &Centre, job: u32) {
     let there = centre.s3.bucket_folder().join(format!("logs/{job}"));
     let scratch = centre.scratch();
@@ -366,7 +367,7 @@ fn stays_held(centre: &Centre) {
     centre.wait_for(job, |state, _| state == "COMPLETED");
 }
 
-/// What a job leaves that was cancelled leaves, where that was asked for.
+/// Checks that the output of a cancelled job leaves, if that was asked for.
 fn leaves_when_cancelled(centre: &Centre) {
     let job = submit_text(
         centre,

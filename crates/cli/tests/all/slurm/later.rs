@@ -62,7 +62,7 @@ impl<'c> Later<'c> {
         call.output().unwrap()
     }
 
-    /// What the function answers: whether it went well, and what it says.
+    /// Returns the answer of the function: whether it succeeded, and its text.
     fn call(&self, function: &str, arguments: &[&str]) -> (bool, String) {
         let output = self.output(function, arguments);
         let said = text(&output.stdout);
@@ -72,14 +72,14 @@ impl<'c> Later<'c> {
         (code == "0", said.to_owned())
     }
 
-    /// The same of one that has to go well.
+    /// Returns the text of a call that must succeed.
     fn well(&self, function: &str, arguments: &[&str]) -> String {
         let (good, said) = self.call(function, arguments);
         assert!(good, "{} {function}: {said}", self.version);
         said
     }
 
-    /// What comes after the job in calls about it.
+    /// Returns the words of a call about the job, followed by its user and group.
     fn of_job<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let (user, group) = ("65534", "65534");
         let mut words = vec![self.job.as_str(), self.script.as_str()];

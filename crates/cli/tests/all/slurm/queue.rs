@@ -26,7 +26,7 @@ fn ids(jobs: &Value) -> Vec<&Value> {
     jobs.map(|job| &job["job"]).collect()
 }
 
-/// How many jobs the simulated queue was scored by.
+/// Returns the number of jobs by which the simulated queue was scored.
 fn scored(queue: &Value) -> u64 {
     let mut scores = queue["scores"].as_array().unwrap().iter();
     let simulated = scores.find(|score| score["forecaster"] == "simulated");

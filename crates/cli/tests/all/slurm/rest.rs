@@ -29,7 +29,7 @@ const USERS: [u32; 2] = [65534, 5];
 /// Longest that a next piece of an answer is waited for: more than any takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is asked of one path, by a plain socket.
+/// Gets one path over a plain socket.
 fn ask(mut stream: impl Read + Write, path: &str, token: &str) -> Vec<u8> {
     let token = match token {
         "" => String::new(),
@@ -58,7 +58,7 @@ fn version() -> &'static str {
     }
 }
 
-/// What a call of ours prints.
+/// Returns the output of one of our calls.
 fn printed(slurm: &Slurm, call: posthaste_batch::queue::Call) -> String {
     let mut command = slurm.command(call.program);
     let (name, value) = call.environment;
@@ -82,7 +82,7 @@ fn by_id(queue: Queue, is_history: bool) -> BTreeMap<String, Job> {
     jobs.collect()
 }
 
-/// What both say, once they are asked in the same second.
+/// Waits until both give the same answer in the same second, and returns it.
 fn alike<T: PartialEq + std::fmt::Debug>(
     slurm: &Slurm,
     what: &str,

@@ -36,7 +36,7 @@ fn install(slurm: &Slurm, service: &Service, more: &[&str]) -> Output {
     ask(slurm, "install", &[&first, more].concat())
 }
 
-/// What lies beside slurm.conf, with what it holds.
+/// Returns the files beside slurm.conf, with their content.
 fn beside(slurm: &Slurm) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(slurm.folder()).unwrap();
     let files = entries.map(|entry| entry.unwrap().path());
@@ -190,7 +190,7 @@ fn asked_by_comment(centre: &Centre) {
     centre.wait_for(other, |state, _| state == "COMPLETED" || state == "FAILED");
 }
 
-/// What the doctor calls bad.
+/// Returns the checks that the doctor calls bad.
 fn bad(centre: &Centre) -> BTreeSet<String> {
     let said = ask(&centre.slurm, "doctor", &["--json"]);
     let all: Value = serde_json::from_slice(&said.stdout).unwrap();

@@ -62,7 +62,7 @@ fn a_job_does_not_start_without_what_can_t_be_brought_again() {
     centre.wait_for(occupier, |state, _| state == "COMPLETED");
 }
 
-/// How many jobs Slurm has in that state.
+/// Counts Slurm's jobs in that state.
 fn count(slurm: &Slurm, state: &str) -> anyhow::Result<usize> {
     let shown = slurm.ask("squeue", &["-h", "-a", "-r", "-t", state, "-o", "%i"])?;
     Ok(shown.lines().count())

@@ -1,4 +1,5 @@
-//! Where offloads go straight to: places that are one, that somebody else writes to, that say nothing, and that are to be written slowly.
+//! Places that offloads write to directly: those that are one, that somebody else writes to, that
+//! give no answer, and that are to be written slowly.
 
 use std::{
     fs,

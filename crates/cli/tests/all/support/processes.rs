@@ -21,7 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Nothing here takes longer, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Where relays stand, as `TZ` says it and in minutes ahead of UTC: nobody's hours are those of the service.
+/// Time zone of relays, as `TZ` writes it and in minutes ahead of UTC: no relay's hours are those
+/// of the service.
 const RELAY_ZONE: &str = "<+0545>-05:45";
 pub const RELAY_AHEAD_MIN: i32 = 345;
 
@@ -35,7 +36,7 @@ pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_posthaste"))
 }
 
-/// The same in a network namespace.
+/// Builds a call of the binary in a network namespace.
 pub fn binary_in(host: &str) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", host, env!("CARGO_BIN_EXE_posthaste")]);
@@ -295,7 +296,7 @@ fn start_gateway(directory: &Path, listen: &str, more: &[String]) -> Process {
     Process::start(&arguments, &log)
 }
 
-/// What a relay says about itself.
+/// Returns a relay's own status.
 pub fn said_by(relay: &Relay) -> RelayStatus {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ready = &relay.process.ready;
@@ -352,7 +353,7 @@ pub struct Service {
     pub url: String,
     pub process: Process,
     more: Vec<String>,
-    /// As whom it runs, where not as who runs the test.
+    /// User of the process, if not the one who runs the test.
     user: Option<u32>,
     /// The network namespace where it and its clients run.
     host: Option<String>,
@@ -368,7 +369,7 @@ impl Service {
         Self::start_at(None, folder, more)
     }
 
-    /// The same in a network namespace.
+    /// Starts it in a network namespace.
     pub fn start_in(host: &str, folder: &Path, more: &[&str]) -> Self {
         Self::start_at(Some(host.to_owned()), folder, more)
     }
@@ -466,7 +467,8 @@ impl Service {
             .unwrap_or_else(|_| panic!("{arguments:?} printed {}", text(&output.stdout)))
     }
 
-    /// Whether a mover was silent for so long that others got its work: it is counted anew then.
+    /// Returns whether a mover was silent so long that others got its work. Its work is then
+    /// counted anew.
     pub fn has_lost_a_mover(&self) -> bool {
         let log = fs::read_to_string(self.state.with_extension("log")).unwrap();
         log.contains(" is silent: its work is given to others")
@@ -482,7 +484,7 @@ impl Service {
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
-    /// The same where it may be refused.
+    /// Lends the service a relay, which it may refuse.
     pub fn try_to_lend(&self, relay: &Relay, terms: &[&str]) -> Output {
         let ready = &relay.process.ready;
         let mut arguments = vec![
@@ -503,7 +505,7 @@ impl Service {
         self.json(&["status", id, "--json"])
     }
 
-    /// The same, without a program for each look.
+    /// Looks at a request without starting a program for each look.
     fn look_at(&self, id: &str) -> Value {
         let looked = self
             .host
@@ -512,7 +514,7 @@ impl Service {
         looked.flatten().unwrap_or_else(|| self.status(id))
     }
 
-    /// What it answers, where it does and that is good.
+    /// Returns the answer, if there is one and it is good.
     fn get(&self, path: &str) -> Option<Value> {
         let token = fs::read_to_string(self.state.join("token")).ok()?;
         let mut connection = TcpStream::connect(self.url.strip_prefix("http://")?).ok()?;
@@ -616,7 +618,7 @@ fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]
     Process::run(command.args(&arguments), &log)
 }
 
-/// As another user, with the program that lies beside its state.
+/// Starts the service as another user, with the program that lies beside its state.
 fn start_service_as(user: u32, state: &Path, listen: &str, more: &[String]) -> Process {
     let id = user.to_string();
     let mut command = Command::new("setpriv");

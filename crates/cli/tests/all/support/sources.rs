@@ -157,7 +157,7 @@ impl Centre {
         fs::read_to_string(self.folder.path().join("service.log")).unwrap_or_default()
     }
 
-    /// Whether nothing but these lies on scratch.
+    /// Returns whether scratch holds nothing but these names.
     pub fn holds_only(&self, names: &[&str]) -> bool {
         let found = fs::read_dir(self.folder.path().join("scratch")).unwrap();
         let found = found.map(|entry| entry.unwrap().file_name());
@@ -223,7 +223,7 @@ pub fn make_tree(root: &Path, files: usize) {
     fs::write(root.join("zero"), b"").unwrap();
 }
 
-/// What a tree holds: paths and bytes.
+/// Returns the content of a tree: paths and bytes.
 pub fn picture(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     let mut open = vec![root.to_path_buf()];

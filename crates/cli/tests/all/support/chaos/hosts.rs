@@ -80,7 +80,7 @@ pub fn stop_for(host: &Host, seconds: u64) {
     });
 }
 
-/// It may be gone by then.
+/// Sends a signal to a process, which may be gone by then.
 fn signal(pid: &str, signal: &str) {
     let _ = Command::new("kill")
         .args(["-s", signal, pid])
@@ -129,7 +129,7 @@ impl Namespace {
         tried(&cable).then_some(made)
     }
 
-    /// Where hosts on this side are reached, and those behind the cable.
+    /// Returns the address of hosts on this side, and of those behind the cable.
     fn addresses(&self) -> (String, String) {
         (format!("{}.1", self.net), format!("{}.2", self.net))
     }
@@ -392,7 +392,7 @@ impl Hosts {
         addresses.find_map(|address| ask(address, &self.token, (method, path), body))
     }
 
-    /// What the services said.
+    /// Returns the logs of all services.
     pub fn all_said(&self) -> String {
         fs::read_to_string(self.root.join("services.log")).unwrap()
     }
@@ -405,7 +405,7 @@ impl Hosts {
     }
 }
 
-/// What a process says once it is ready.
+/// Returns the first line of a process, printed once it is ready.
 fn wait_for_line(path: &Path) -> Value {
     let start = now();
     loop {
