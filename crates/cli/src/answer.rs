@@ -36,7 +36,7 @@ pub fn flag(request: &api::Request) -> Option<&'static str> {
     }
 }
 
-/// A row of an answer.
+/// Formats a row of an answer.
 pub fn row(name: &str, what: &str) -> String {
     format!("  {name:<8} {what}\n")
 }
@@ -87,7 +87,7 @@ pub fn forecast(request: &api::Request) -> String {
     text + &delivery(request) + &cost(request) + &pinned(request)
 }
 
-/// The depots that must hold their share of it; empty without any.
+/// Lists the depots that must hold their share of the request; empty without any.
 fn pinned(request: &api::Request) -> String {
     match request.wishes.pin.is_empty() {
         true => String::new(),
@@ -152,7 +152,7 @@ pub fn reading(request: &api::Request) -> String {
     }
 }
 
-/// Dollars to the millionth, without zeros at the end beyond cents.
+/// Formats dollars to the millionth, without trailing zeros beyond cents.
 fn exactly(usd: f64) -> String {
     let shown = format!("${usd:.6}");
     let cents = shown.len() - 4;

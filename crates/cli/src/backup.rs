@@ -1,4 +1,4 @@
-//! `posthaste backup`: copies what a service keeps, while it runs.
+//! `posthaste backup`: copies a service's state while the service runs.
 
 use std::{
     path::{Path, PathBuf},

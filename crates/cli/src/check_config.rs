@@ -1,4 +1,4 @@
-//! `posthaste check-config`: whether a file of settings makes sense, before something is started with it.
+//! `posthaste check-config`: checks a file of settings before something is started with it.
 
 use std::{
     ffi::OsString,

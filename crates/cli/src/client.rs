@@ -1,4 +1,4 @@
-//! Speaks to the service's REST API.
+//! Client of the service's REST API.
 
 mod away;
 mod lines;
@@ -28,15 +28,15 @@ use crate::{
 };
 pub use away::{ride_out, say_away};
 
-/// Largest answer taken: a manifest of 10^7 files is about this.
+/// Largest accepted answer: a manifest of 10^7 files has about this size.
 const ANSWER_BYTES_MAX: usize = 4 << 30;
-/// Largest single event taken.
+/// Largest accepted event.
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// Requests asked for at once.
+/// Requests fetched per call.
 const PAGE: usize = 1_000;
-/// A connection that isn't there after this long won't be.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// An answer that isn't there after this long won't come.
+/// Timeout of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Number of retries of a busy service, each of which it holds for a minute; and the pause before
@@ -62,7 +62,7 @@ pub struct ServiceArguments {
     pub token_file: Option<PathBuf>,
 }
 
-/// A service that can be asked.
+/// Client of one service.
 #[derive(Debug, Clone)]
 pub struct ServiceClient {
     url: String,
@@ -148,7 +148,7 @@ impl ServiceClient {
         })
     }
 
-    /// Shows who asks.
+    /// Adds the token to a request.
     async fn signed(&self, request: request::Builder) -> Result<request::Builder, Failure> {
         let token = match &self.token {
             Shown::Nothing => return Ok(request),
@@ -179,7 +179,7 @@ impl ServiceClient {
         Failure::usage(format!("can't ask the service {}: {cause}", self.url))
     }
 
-    /// Waits for an answer.
+    /// Sends a request and waits for the answer.
     async fn answer(
         &self,
         asked: impl Future<Output = Result<Response<Incoming>, legacy::Error>>,
@@ -211,10 +211,10 @@ impl ServiceClient {
         read(self.send(method, path, body).await?).await
     }
 
-    /// Asks for one thing.
+    /// Gets a resource.
     ///
     /// # Errors
-    /// The service's refusal, or that it can't be reached.
+    /// Returns the service's refusal, or fails if it can't be reached.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         parse(&self.ask(Method::GET, path, None).await?)
     }
@@ -377,7 +377,7 @@ impl ServiceClient {
     }
 }
 
-/// Sees that this is the address of a service.
+/// Checks that this is the address of a service.
 fn check_address(url: &str) -> Result<(), Failure> {
     let address = url.parse::<hyper::Uri>().ok();
     let is_one = |address: &hyper::Uri| {
@@ -402,7 +402,7 @@ fn hint_of(cause: &str) -> &'static str {
     }
 }
 
-/// An answer that is to be read, or why there is none.
+/// Returns a successful response, or the reason for the failure.
 async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
     match response.status() {
         status if status.is_success() => Ok(response),
@@ -453,7 +453,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     Failure::new(exit, format!("the service answered {status}"))
 }
 
-/// A stream of events.
+/// Stream of events.
 #[derive(Debug)]
 pub struct Events {
     body: Incoming,
@@ -461,7 +461,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event, or none when the service ended the stream.
+    /// Returns the next event, or `None` when the service ended the stream.
     pub async fn next(&mut self) -> Option<api::Event> {
         loop {
             while let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {

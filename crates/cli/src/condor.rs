@@ -1,4 +1,4 @@
-//! `posthaste condor`: what a pool's HTCondor has of posthaste.
+//! `posthaste condor`: commands for a pool's HTCondor.
 
 mod ads;
 mod plugin;

@@ -1,4 +1,4 @@
-//! The one place of the executable that reads the environment.
+//! Only place of the executable that reads the environment.
 
 use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
@@ -15,7 +15,7 @@ fn variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The command line as it was typed.
+/// Returns the command line as typed.
 pub fn typed() -> Vec<OsString> {
     std::env::args_os().collect()
 }
@@ -27,7 +27,8 @@ pub fn wants_json() -> bool {
     own.any(|word| word == "--json")
 }
 
-/// The service's state directory: `$XDG_STATE_HOME/posthaste`, else `~/.local/state/posthaste`.
+/// Returns the service's state directory: `$XDG_STATE_HOME/posthaste`, else
+/// `~/.local/state/posthaste`.
 pub fn state_directory() -> PathBuf {
     let state = variable("XDG_STATE_HOME")
         .or_else(|| variable("HOME").map(|home| home.join(".local").join("state")));
@@ -64,18 +65,18 @@ pub fn database_user() -> Option<String> {
         .find_map(|name| text(name))
 }
 
-/// The password for a PostgreSQL database, where it is in the environment.
+/// Returns the password for a PostgreSQL database, if the environment has it.
 pub fn database_password() -> Option<String> {
     text("PGPASSWORD")
 }
 
-/// The file where people keep passwords for PostgreSQL databases.
+/// Returns the file with passwords for PostgreSQL databases.
 pub fn database_password_file() -> Option<PathBuf> {
     variable("PGPASSFILE").or_else(|| variable("HOME").map(|home| home.join(".pgpass")))
 }
 
-/// The authorities whose certificates of PostgreSQL servers are trusted beside the system's: `$PGSSLROOTCERT`, else
-/// `~/.postgresql/root.crt` where it is there.
+/// Returns the authorities whose certificates of PostgreSQL servers are trusted beside the
+/// system's: `$PGSSLROOTCERT`, else `~/.postgresql/root.crt` if it exists.
 pub fn database_authorities() -> Option<PathBuf> {
     let usual = || variable("HOME").map(|home| home.join(".postgresql").join("root.crt"));
     let usual = || usual().filter(|file| file.exists());
@@ -93,13 +94,13 @@ pub fn names_service() -> bool {
     variable("OTEL_SERVICE_NAME").is_some()
 }
 
-/// The first of these variables that is set, with what belongs to it.
+/// Returns the first of these variables that is set, with its companion.
 pub fn first_set(names: &[(&'static str, &'static str)]) -> Option<(&'static str, &'static str)> {
     let mut names = names.iter().copied();
     names.find(|(name, _)| variable(name).is_some())
 }
 
-/// The address at which the SSH connection that runs this came in: the third word of
+/// Returns the address at which the SSH connection of this process came in: the third word of
 /// `SSH_CONNECTION`. `None` without SSH.
 pub fn ssh_server_address() -> Option<IpAddr> {
     let words = variable("SSH_CONNECTION")?;

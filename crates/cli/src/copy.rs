@@ -194,13 +194,13 @@ enum LinkChoice {
     Skip,
 }
 
-/// Threads that run lanes to remote endpoints. Disks are read and written on others.
+/// Threads for lanes to remote endpoints. Disks are read and written on others.
 const WORKER_THREADS: usize = 2;
 
 /// Copies; the exit code is rclone's (`docs/reference/exit-codes.md`).
 ///
 /// # Errors
-/// [`Failure`] for arguments that make no sense.
+/// Returns a [`Failure`] for invalid arguments.
 pub fn run(mut arguments: CopyArguments) -> Outcome {
     arguments.destination = match arguments.target_directory.take() {
         Some(mut directory) => {
@@ -293,14 +293,14 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-/// Looks for what was lost of what `-a` asks for.
+/// Looks for losses among the metadata of `-a`.
 async fn looked(places: Places, arguments: &CopyArguments) -> Result<Losses, Failure> {
     let filter = Filter::new(&arguments.include, &arguments.exclude)?;
     let looking = tokio::task::spawn_blocking(move || places.losses(&filter));
     Ok(looking.await.map_err(anyhow::Error::from)?)
 }
 
-/// Copies while the screen is drawn and the rate limit kept.
+/// Copies while the screen is drawn and the rate limit is kept.
 async fn while_shown<T>(
     arguments: &CopyArguments,
     screen: &Screen,
@@ -385,7 +385,7 @@ fn ends_with_slash(text: &OsStr) -> bool {
     text.as_bytes().ends_with(b"/")
 }
 
-/// rclone's exit code for this ending.
+/// Returns rclone's exit code for this ending.
 fn exit_code(ending: &Ending, error_on_no_transfer: bool) -> u8 {
     if let Some(error) = &ending.fatal {
         let is_directory = error.context().iter().any(|(key, _)| *key == "directory");

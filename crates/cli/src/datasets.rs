@@ -1,4 +1,4 @@
-//! `posthaste datasets`: what depots hold, and who.
+//! `posthaste datasets`: the datasets that depots hold, and their holders.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! `posthaste depot add|invite|list|rank|drain|undrain|remove`: the depots in the service's books.
+//! `posthaste depot add|invite|list|rank|drain|undrain|remove`: the depots registered with the
+//! service.
 
 mod rank;
 
@@ -342,7 +343,7 @@ fn state(depot: &api::Depot) -> String {
     format!("{}, {drain}", depot.state)
 }
 
-/// Reads a level; `auto` is nought, as the service writes it.
+/// Parses a level; `auto` is 0, as the service writes it.
 fn parse_level(text: &str) -> Result<u8, String> {
     match text {
         "auto" => Ok(0),
@@ -354,7 +355,7 @@ fn parse_level(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Reads what leaving for one place costs.
+/// Parses the egress price to one place.
 fn parse_price_to(text: &str) -> Result<(String, f64), String> {
     let form = || "write NAME=PRICE, like campus=0.02".to_owned();
     let (name, price) = text.split_once('=').ok_or_else(form)?;
@@ -378,7 +379,7 @@ fn hours(depot: &api::Depot) -> String {
     format!("{}; says {} ({clock})", depot.hours, own.open)
 }
 
-/// On which terms, in a few words.
+/// Summarizes the terms on which a depot is lent.
 fn lent(depot: &api::Depot) -> String {
     let mut words = vec![hours(depot)];
     if let Some(most) = depot.load_max {

@@ -1,4 +1,4 @@
-//! `posthaste generate`: files made from the program itself: OpenAPI, man pages, completions.
+//! `posthaste generate`: files generated from the program itself: OpenAPI, man pages, completions.
 
 use std::{
     fs,

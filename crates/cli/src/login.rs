@@ -1,4 +1,5 @@
-//! `posthaste login` and `logout`: who has no token of the service logs in with their site's identity provider.
+//! `posthaste login` and `logout`: users without a token of the service log in with their site's
+//! identity provider.
 
 mod device;
 pub mod stored;
@@ -139,7 +140,7 @@ pub async fn end(arguments: LogoutArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sees that nobody on the way can read what is shown.
+/// Checks that nobody on the network can read the token.
 fn check_address(url: &str) -> Result<(), Failure> {
     let uri: Option<Uri> = url.parse().ok();
     let place = uri

@@ -24,7 +24,7 @@ use crate::{failure::Failure, output, traces::Traces};
 
 /// Prefix of our log targets. Libraries may log what they send, so their lines are never shown.
 const OURS: &str = "posthaste";
-/// Fields that say what a line is about: they come first.
+/// Fields that name a line's subject: they come first.
 const SUBJECTS: [&str; 9] = [
     "request",
     "reservation",
@@ -68,7 +68,7 @@ pub struct LogArguments {
 /// Filter of the log lines. It lasts as long as the process, which has one log.
 static HEARD: OnceLock<reload::Handle<Heard, Registry>> = OnceLock::new();
 
-/// The least level that is said, by module.
+/// Least level that is logged, by module.
 #[derive(Debug, Clone)]
 struct Levels(Targets);
 
@@ -92,7 +92,7 @@ fn levels(text: &str) -> Result<Levels, String> {
 struct JsonLines;
 
 impl io::Write for JsonLines {
-    /// Each line comes whole.
+    /// Writes each line whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = output::plain_json(&String::from_utf8_lossy(line));
         io::stderr().lock().write_all(text.as_bytes())?;
@@ -140,7 +140,7 @@ impl LogArguments {
         Ok(())
     }
 
-    /// Has said what these say, from now on; how it is written stays.
+    /// Changes the levels to these from now on; the format stays.
     pub fn go_by(&self) {
         if let Some(heard) = HEARD.get() {
             // It is gone only where nothing is said any more.
@@ -188,7 +188,7 @@ fn is_said(metadata: &Metadata<'_>, levels: &Targets) -> bool {
         && levels.would_enable(metadata.target(), metadata.level())
 }
 
-/// A line for people: what it is about, what is said, and what else is known.
+/// Line for people: its subject, its message, and its other fields.
 struct Text;
 
 impl<S, N> FormatEvent<S, N> for Text
@@ -209,10 +209,10 @@ where
     }
 }
 
-/// The fields of an event.
+/// Fields of an event.
 #[derive(Debug, Default)]
 struct Said {
-    /// The moment, where it is something that the mind said.
+    /// Moment, if the mind reported the event.
     at: Option<String>,
     subjects: Vec<String>,
     message: String,

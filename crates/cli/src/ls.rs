@@ -23,10 +23,11 @@ use crate::{
 use lines::{Lines, Shape};
 use progress::showing;
 
-/// Entries of a directory that are shown in the order of their names: more are shown as they come.
+/// Entries of a directory that are sorted by name. Larger directories are shown in the order of
+/// arrival.
 const SORTED_MAX: usize = 100_000;
 
-/// Pages between listing and printing.
+/// Pages buffered between listing and printing.
 const PAGES_AHEAD: usize = 32;
 
 /// Lists a directory, or with -R everything below it.
@@ -119,7 +120,7 @@ pub struct ShowArguments {
 /// Lists; the exit code is rclone's (`docs/reference/exit-codes.md`).
 ///
 /// # Errors
-/// [`Failure`] when nothing can be listed.
+/// Returns a [`Failure`] if nothing can be listed.
 pub fn run(arguments: ShowArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

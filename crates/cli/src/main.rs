@@ -211,7 +211,7 @@ fn run(words: Vec<OsString>) -> Outcome {
     outcome
 }
 
-/// Says in one line what a command line is refused for; help that was asked for is shown.
+/// Reports the refusal of a command line in one line; shows help if it was asked for.
 fn misread(words: &[OsString], error: &clap::Error) -> Outcome {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         error.exit();

@@ -58,7 +58,7 @@ pub fn run(arguments: &MigrateArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Copies while nobody else leads there.
+/// Copies the journal while no service leads there.
 fn copy(source: &SqliteFile, address: &DatabaseUrl) -> Result<Counts, Failure> {
     let holder = format!("`posthaste migrate`, process {}", std::process::id());
     let mut lease = Lease::want(address, &holder, LEASE_LASTS).map_err(journal_error)?;

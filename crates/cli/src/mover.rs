@@ -1,4 +1,4 @@
-//! `posthaste mover`: moves data for a service, on any host.
+//! `posthaste mover`: transfers data for a service, on any host.
 
 use std::{path::PathBuf, process::ExitCode};
 

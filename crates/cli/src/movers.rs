@@ -1,4 +1,4 @@
-//! `posthaste movers`: who moves data for the service.
+//! `posthaste movers`: the movers of the service.
 
 use std::process::ExitCode;
 

@@ -56,7 +56,8 @@ struct Tally {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::LessSerious`] where a line was refused; else that the file can't be read, or the service not be reached.
+/// Returns [`Exit::LessSerious`] if a line was refused; otherwise fails if the file can't be read
+/// or the service can't be reached.
 pub async fn run(arguments: ManyArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let lines = blocks(input::open(&arguments.file).await?);

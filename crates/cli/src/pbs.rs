@@ -1,4 +1,4 @@
-//! `posthaste pbs`: what a centre's PBS has of posthaste.
+//! `posthaste pbs`: commands for a centre's PBS.
 
 mod copy;
 

@@ -1,4 +1,4 @@
-//! `posthaste pull`: brings a dataset home from all depots that hold it at once.
+//! `posthaste pull`: fetches a dataset from all depots that hold it at once.
 
 use std::{
     path::{Path, PathBuf},
@@ -31,7 +31,7 @@ use crate::{
     through,
 };
 
-/// Files that are named, of those that were left out when it was sent: more are only counted.
+/// Files left out at the source that are named, at most: more are only counted.
 const NAMED_MAX: usize = 100;
 
 /// Interval between two looks at a source that is being read.
@@ -130,7 +130,7 @@ async fn is_kept(service: &ServiceClient, id: &str) -> bool {
     })
 }
 
-/// Tells what is not there as it was, and returns the exit code that says so.
+/// Reports the losses, and returns the exit code for them.
 fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     let left_out = &report.left_out;
     let mut lines = left_out.named.clone();
@@ -221,8 +221,8 @@ pub async fn fetch(
     Ok(report)
 }
 
-/// Leave to pull. Where the source is handed out and was not read yet, waits until it was: only then is it
-/// known what each chunk must be.
+/// Gets the ticket for the pull. If the source is served and was not read yet, this waits until it
+/// was: only then are the digests of its chunks known.
 async fn find_ticket(
     service: &ServiceClient,
     id: &str,
@@ -248,7 +248,7 @@ async fn find_ticket(
     }
 }
 
-/// The manifest, opened where it is encrypted.
+/// Returns the manifest, decrypted if needed.
 async fn find_manifest(
     service: &ServiceClient,
     id: &str,
@@ -279,7 +279,7 @@ async fn find_manifest(
     ))
 }
 
-/// Asks every depot what it holds; one that does not answer holds nothing for now.
+/// Asks every depot for its fragments; one that does not answer holds nothing for now.
 async fn find_holders(
     ticket: &api::Ticket,
     manifest: &Manifest,

@@ -17,7 +17,7 @@ use crate::{
     stage_in,
 };
 
-/// By when an input is wanted where the script does not say: as the service has it for a job.
+/// Default deadline of an input, as the service has it for a job.
 const WANTED_WITHIN: Duration = Duration::from_secs(3600);
 
 /// Result of asking for an input.
@@ -33,10 +33,11 @@ pub(super) enum Answer {
 /// Answers for the inputs, by line.
 pub(super) type Answers = BTreeMap<usize, Answer>;
 
-/// Asks whether a job with this script would be taken, and when each of its inputs would be there.
+/// Asks whether a job with this script would be accepted, and when each of its inputs would be
+/// ready.
 ///
 /// # Errors
-/// The service's refusal of the script, with the line, and those of asking it.
+/// Returns the service's refusal of the script, with the line, and the errors of asking it.
 pub(super) async fn ask(
     arguments: &ServiceArguments,
     script: &str,
@@ -104,7 +105,7 @@ fn deadline(said: Option<Deadline>) -> Timestamp {
 }
 
 impl Answer {
-    /// In people's words.
+    /// Formats the answer for people.
     pub fn told(&self) -> String {
         match self {
             Self::NotAsked(why) => (*why).to_owned(),
@@ -127,7 +128,7 @@ impl Answer {
         }
     }
 
-    /// For programs.
+    /// Formats the answer for programs.
     pub fn to_json(&self) -> Value {
         match self {
             Self::NotAsked(why) => json!({"state": "not-asked", "reason": why}),

@@ -1,4 +1,4 @@
-//! A service that goes away for a while: it starts again, or another one takes its place.
+//! Waiting for a service that is away for a while: it restarts, or another takes over.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{failure::Failure, output};
 const AWAY_MAX: Duration = Duration::from_secs(600);
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Says that the service is away, and that this is no end.
+/// Reports that the service is away, and that the command continues.
 pub fn say_away(failure: &Failure) {
     output::complain(&format!("{failure}; waiting for it"));
 }

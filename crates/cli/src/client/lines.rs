@@ -1,4 +1,4 @@
-//! JSON lines both ways, while they come.
+//! JSON lines in both directions, streamed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use super::{ServiceClient, accepted, parse, read};
 use crate::failure::{Exit, Failure};
 
-/// Longest line of an answer that is taken.
+/// Longest accepted line of an answer.
 const LINE_BYTES_MAX: usize = 4 << 20;
 
 impl ServiceClient {
@@ -88,7 +88,7 @@ impl ServiceClient {
     }
 }
 
-/// Lines of an answer, as they come.
+/// Lines of an answer, as they arrive.
 #[derive(Debug)]
 struct Came {
     body: Incoming,
@@ -103,10 +103,10 @@ impl Came {
         }
     }
 
-    /// The next line; none after the last. May be dropped and asked again.
+    /// Returns the next line, `None` after the last. A caller may drop this and call it again.
     ///
     /// # Errors
-    /// Why the answer ended in the middle of a line.
+    /// Gives the reason for which the answer ended in the middle of a line.
     async fn next(&mut self) -> Result<Option<BytesMut>, String> {
         loop {
             if let Some(end) = self.came.iter().position(|&byte| byte == b'\n') {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::copy::one::Trouble;
 
-/// Blanks written at once over what the file held before.
+/// Blanks written at once over the file's previous content.
 const BLANKS: [u8; 4096] = [b' '; 4096];
 
 /// Result of one file's transfer.
@@ -31,8 +31,8 @@ pub(super) struct Fared {
     pub(super) outcome: std::result::Result<Figures, Trouble>,
 }
 
-/// The file that HTCondor reads. It is full of blanks from the start, so that there is room for what is to be said
-/// when there is none for anything else: it is never made shorter.
+/// File that HTCondor reads. It is full of blanks from the start and never truncated, so that a
+/// report fits even on a full disk.
 #[derive(Debug)]
 pub(super) struct Report {
     file: File,

@@ -1,7 +1,8 @@
-//! Trees whose copies have begun and not ended.
+//! Copies of trees that have begun and not ended.
 //!
-//! `cp tree new` makes `new` a copy of `tree`. When such a copy is killed, `new` is a directory, and
-//! the same line would copy into it, as `cp` does. So it is noted which line began it, until it ends.
+//! `cp tree new` makes `new` a copy of `tree`. If such a copy is killed, `new` is a directory, and
+//! the same command line would copy into it, as `cp` does. A note therefore names the command line
+//! that began it, until it ends.
 
 use std::{
     env,
@@ -20,7 +21,8 @@ use crate::config;
 
 /// Command line of a `posthaste cp`, with its working directory.
 pub(super) struct Begun {
-    /// `None` where there are several sources, which are always copied into the destination.
+    /// Words of the command line. `None` with several sources, which are always copied into the
+    /// destination.
     line: Option<Vec<u8>>,
     folder: PathBuf,
     /// Destination, if it is a local path.
@@ -49,7 +51,7 @@ impl Begun {
         }
     }
 
-    /// The note about a line, named by its checksum.
+    /// Returns the note about a command line, named by its checksum.
     fn file(&self) -> Option<(PathBuf, &[u8])> {
         let line = self.line.as_deref()?;
         Some((self.folder.join(Checksum::of(line).to_string()), line))
@@ -94,7 +96,8 @@ impl Begun {
         made.is_empty() || made == format!("\n{}", identity(&self.destination)).as_bytes()
     }
 
-    /// Notes that it has begun, and what directory it made. Where that fails, a killed copy is not found again, no more.
+    /// Notes that the copy has begun, and the directory it created. If that fails, only the
+    /// resumption of a killed copy is lost.
     fn note(&self, made: &str) {
         let Some((file, line)) = self.file() else {
             return;

@@ -1,4 +1,4 @@
-//! The ends of a copy: opened, and replaced by what their profiles name when they fail for good.
+//! Ends of a copy: opened, and replaced by their profiles' fallbacks when they fail for good.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 
@@ -18,7 +18,7 @@ struct End {
     place: Option<Place>,
 }
 
-/// Sources and destination.
+/// Sources and destination of a copy.
 pub(super) struct Ends {
     sources: Vec<End>,
     source_access: Access,
@@ -38,7 +38,7 @@ impl End {
         })
     }
 
-    /// Opens it, or what stands in for it.
+    /// Opens the address or its fallback.
     async fn open(
         &mut self,
         access: &Access,
@@ -57,7 +57,7 @@ impl End {
         Ok(())
     }
 
-    /// Takes what stands in for it; says whether there is something.
+    /// Switches to the fallback; returns whether there is one.
     fn fall_back(&mut self) -> bool {
         self.place = None;
         match self.fallback.take() {
@@ -103,10 +103,10 @@ pub(super) async fn open(location: Location, access: &Access, rules: DraftRules)
 }
 
 impl Ends {
-    /// Understands the addresses, each end with its access.
+    /// Parses the addresses, each end with its access.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`].
+    /// Returns [`ErrorKind::Invalid`].
     pub(super) fn new(
         (sources, source_access): (&[OsString], Access),
         (destination, destination_access): (&OsString, Access),
@@ -147,7 +147,8 @@ impl Ends {
         Ok((sources, destination.place.clone()))
     }
 
-    /// Replaces what made a copy end early; says whether the rest should be tried with that.
+    /// Replaces the end that stopped a copy early; returns whether to retry the rest with the
+    /// replacement.
     pub(super) fn fall_back(&mut self, ending: &Ending, tell: &impl Fn(&str)) -> bool {
         let fatal = ending.fatal.as_ref();
         if !fatal.map_or(ending.temporary > 0, ends_protocol) {

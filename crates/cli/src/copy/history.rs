@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config;
 
-/// Paths remembered; the ones used longest ago are forgotten first.
+/// Paths remembered, at most. The least recently used are forgotten first.
 const PATHS_MAX: usize = 1000;
 
 #[derive(Serialize, Deserialize)]
@@ -25,20 +25,20 @@ struct Path {
 /// Choice of a setting, as `posthaste explain last` shows it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Step {
-    /// Seconds since the copy began.
+    /// Seconds since the start of the copy.
     pub(crate) at_s: f64,
     /// Rate of the period before, in bytes a second.
     pub(crate) rate_bytes_per_s: Option<u64>,
     /// Setting from then on: files at once, streams a file, small files ahead.
     pub(crate) setting: String,
-    /// Why.
+    /// Reason for the choice.
     pub(crate) reason: String,
 }
 
-/// The last copy with a remote end.
+/// Last copy with a remote end.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Last {
-    /// From where to where.
+    /// Source and destination.
     pub(crate) path: String,
     /// End of the copy.
     pub(crate) ended_at: jiff::Timestamp,
@@ -66,7 +66,7 @@ pub(super) fn load() -> BTreeMap<String, Setting> {
         .collect()
 }
 
-/// Remembers what a copy found.
+/// Stores what a copy learned.
 pub(super) fn keep(tuned: &Tuned) {
     if tuned.path.is_empty() {
         return;
@@ -104,12 +104,12 @@ pub(super) fn keep(tuned: &Tuned) {
     write("last-copy.json", &last);
 }
 
-/// The last copy with a remote end, if one is remembered.
+/// Returns the last copy with a remote end, if one is remembered.
 pub(crate) fn last() -> Option<Last> {
     serde_json::from_slice(&fs::read(file("last-copy.json")).ok()?).ok()
 }
 
-/// Replaces the file as a whole, so that copies that end together leave one or the other.
+/// Replaces the whole file, so that copies that end together leave one version or the other.
 fn write(name: &str, value: &impl Serialize) {
     let replace = || -> std::io::Result<()> {
         let folder = config::state_directory();

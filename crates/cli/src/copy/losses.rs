@@ -16,7 +16,8 @@ use rustix::process::{getegid, geteuid};
 
 use crate::output::counted;
 
-/// Files with several names that are kept in mind, so that the second name is known: 16 bytes each, and room.
+/// Files with several names to remember, so that the second name is recognized: 16 bytes each, plus
+/// overhead.
 const LINKED_MAX: usize = 1 << 20;
 
 /// Longest list of names of extended attributes, in bytes: Linux has no longer one.
@@ -32,13 +33,13 @@ pub(super) struct Losses {
     hard_links: u64,
     attributes: u64,
     access_lists: u64,
-    /// Set-user-ID and set-group-ID bits, which are lent to nobody else.
+    /// Set-user-ID and set-group-ID bits, which are never passed on.
     lent_rights: u64,
-    /// Sources of which nobody can see it here.
+    /// True for sources whose metadata can't be seen from here.
     unseen: bool,
 }
 
-/// A tree to look at, and where it was copied to if that is on this machine.
+/// Tree to examine, and its copy's place if that is on this machine.
 struct Tree {
     from: PathBuf,
     to: Option<PathBuf>,
@@ -46,7 +47,7 @@ struct Tree {
 
 /// Facts of all trees so far.
 struct Seen {
-    /// Files of several names.
+    /// Files with several names.
     linked: HashSet<(u64, u64)>,
     /// Buffer into which the system writes names of attributes.
     names: Vec<u8>,
@@ -105,7 +106,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Looks at what was copied for what was lost. Blocks.
+    /// Examines the copied trees for losses. Blocks.
     pub(super) fn losses(&self, filter: &Filter) -> Losses {
         let mut losses = Losses {
             unseen: self.unseen,
@@ -201,7 +202,7 @@ fn is_own_attribute(name: &[u8]) -> bool {
     name.starts_with(b"user.") || name == b"security.capability"
 }
 
-/// A path below another; nothing is that one itself.
+/// Joins a path below another; an empty one is the other itself.
 fn below(root: &Path, path: &[u8]) -> PathBuf {
     match path.is_empty() {
         true => root.to_owned(),

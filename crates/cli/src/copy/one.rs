@@ -41,11 +41,11 @@ impl From<&Error> for Trouble {
     }
 }
 
-/// Copies one file or tree to where it is to be, under that very name: a directory that is there is its copy, and no place
-/// to put it into. What an earlier run left half done goes on.
+/// Copies one file or tree to its destination, under that very name: an existing directory is its
+/// copy, and not a place to put it into. A copy that an earlier run left unfinished is resumed.
 ///
 /// # Errors
-/// The first thing that went wrong.
+/// Returns the first failure.
 pub(crate) async fn copy_one(
     source: &OsString,
     destination: &OsString,

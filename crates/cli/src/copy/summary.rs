@@ -1,4 +1,4 @@
-//! The last words of a copy, for people or for programs.
+//! Final report of a copy, for people or for programs.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{CopyArguments, Losses};
 use crate::output;
 
-/// Figures under the names rclone's `core/stats` gives them.
+/// Formats figures under the names that rclone's `core/stats` gives them.
 pub(super) fn stats(figures: &Figures) -> Value {
     let rate = ByteRate::over(Bytes::new(figures.bytes), figures.elapsed);
     let left = figures
@@ -39,13 +39,13 @@ pub(super) fn stats(figures: &Figures) -> Value {
     })
 }
 
-/// Bytes that only the parking place has.
+/// Returns the bytes that only the parking place has.
 fn parked_bytes(record: &Record) -> u64 {
     let size = record.whole.map_or(0, |(size, _)| size);
     size.saturating_sub(record.confirmed.bytes())
 }
 
-/// Prints how it ended, when anybody wants to know.
+/// Prints the result, if it is wanted.
 pub(super) fn print(
     arguments: &CopyArguments,
     ending: &Ending,
@@ -82,7 +82,7 @@ pub(super) fn print(
     }
 }
 
-/// The limit of the user's that ended it, as it was typed.
+/// Returns the user's limit that ended the copy, as typed.
 fn limit(arguments: &CopyArguments, ending: &Ending) -> Option<String> {
     Some(match ending.limit? {
         Limit::Transfer => format!("--max-transfer {}", arguments.max_transfer?),

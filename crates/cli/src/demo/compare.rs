@@ -14,7 +14,8 @@ use super::tree::Tree;
 
 /// Bytes compared at once.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Permission bits, and the sticky one. Those that lend an owner's rights stay behind, as `pull` says.
+/// Permission bits, and the sticky bit. Bits that lend an owner's rights stay behind, as `pull`
+/// says.
 const MODE_BITS: u32 = 0o1777;
 
 /// Lists the differences between the tree and its copy at `home`, a line each: names, kinds, every

@@ -1,4 +1,4 @@
-//! The device authorization flow (RFC 8628), and what becomes of its tokens.
+//! Device authorization flow (RFC 8628), and the tokens that it yields.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::stored::{Stored, Tokens, now_s};
 use crate::failure::{Exit, Failure};
 
-/// Between two questions where the provider does not say (RFC 8628, section 3.2), and how much more it wants that says that it is
-/// too often (section 3.5).
+/// Default polling interval (RFC 8628, section 3.2), and its increase when the provider asks to
+/// slow down (section 3.5).
 const INTERVAL_S: u64 = 5;
 const SLOWER_S: u64 = 5;
-/// No provider waits longer for somebody to say yes, and none wants us to wait longer between two questions.
+/// Limit of a provider's wait for the user's confirmation, and of its polling interval.
 const WAIT_S_MAX: u64 = 3600;
 const INTERVAL_S_MAX: u64 = 300;
 
-/// The command line, as a provider knows it.
+/// The command line as a client of a provider.
 pub struct Client<'a> {
     pub issuer: &'a Issuer,
     pub discovery: Discovery,
@@ -46,9 +46,9 @@ pub struct Given {
     refresh_token: Option<String>,
 }
 
-/// Why it gives nothing.
+/// Reason for which the provider gives nothing.
 enum Refusal {
-    /// By its word (RFC 6749, section 5.2).
+    /// Provider's error code (RFC 6749, section 5.2).
     Word(String),
     Failure(Failure),
 }

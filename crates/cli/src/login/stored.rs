@@ -16,7 +16,7 @@ use crate::{
     failure::{Exit, Failure},
 };
 
-/// Tokens are renewed so long before they end: what is asked with them takes its time.
+/// Time before the expiry at which tokens are renewed: the calls made with them take time.
 const EARLY_S: u64 = 30;
 
 /// Stored login. No message contains its tokens.
@@ -49,10 +49,10 @@ pub struct Login {
 }
 
 impl Login {
-    /// The login to a service; none where nobody is logged in.
+    /// Returns the login to a service; `None` if nobody is logged in.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's errors.
     pub fn find(url: &str) -> Result<Option<Self>, Failure> {
         let file = file_of(url);
         match file.symlink_metadata() {
@@ -62,10 +62,10 @@ impl Login {
         }
     }
 
-    /// Keeps a login, instead of any that was there.
+    /// Stores a login, replacing any previous one.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's errors.
     pub fn keep(stored: &Stored) -> Result<Self, Failure> {
         let file = file_of(&stored.service);
         if let Some(directory) = file.parent() {
@@ -141,7 +141,7 @@ impl Login {
         Ok(write_private(&self.file, &format!("{text}\n"))?)
     }
 
-    /// Held by whoever changes it. Blocking.
+    /// Locks the login for a change. Blocks.
     fn lock(&self) -> Result<fs::File, Failure> {
         let path = self.file.with_extension("lock");
         let mut options = fs::OpenOptions::new();
@@ -157,7 +157,7 @@ fn is_good(tokens: &Tokens) -> bool {
     tokens.ends_s.is_none_or(|ends_s| soon_s < ends_s)
 }
 
-/// The time, in seconds of Unix.
+/// Returns the time in Unix seconds.
 pub fn now_s() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Directories as a service lists them, printed while they come.
+//! Directories listed by a service, printed as they arrive.
 
 use std::{ffi::OsStr, process::ExitCode};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Entries of a page.
 const PAGE: usize = 10_000;
-/// Prints what the service says, and with `--recursive` everything below.
+/// Prints the service's listing, and with `--recursive` everything below.
 pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines) -> Outcome {
     let service = ServiceClient::open(&ServiceArguments {
         url: url.to_owned(),
@@ -58,7 +58,7 @@ pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines
     listed
 }
 
-/// The address as the service is asked for it: paths of this machine are written whole.
+/// Returns the address for the service: paths of this machine become absolute.
 fn address_of(address: &OsStr) -> Result<String, Failure> {
     let location = Location::parse(address)?;
     let written = match &location {
@@ -128,7 +128,7 @@ impl Listing<'_> {
         Ok(ExitCode::from(exit as u8))
     }
 
-    /// Shows entries of a directory; says whether somebody still looks.
+    /// Shows entries of a directory; returns whether the output still has a reader.
     async fn show(&self, directory: &[u8], entries: Vec<api::DirectoryEntry>) -> bool {
         let found = Found {
             directory: directory.to_vec(),
@@ -146,7 +146,7 @@ impl Listing<'_> {
         format!("{route}?address={address}{profile}")
     }
 
-    /// The end of what asks for it to be listed anew.
+    /// Returns the end of a query that asks for a new listing.
     fn refresh(&self) -> &'static str {
         if self.refreshes { "&refresh=true" } else { "" }
     }
@@ -191,7 +191,7 @@ fn time_of(text: &str) -> Option<FileTime> {
     })
 }
 
-/// Undoes percent-escapes.
+/// Decodes percent-escapes.
 fn decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

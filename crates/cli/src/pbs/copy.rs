@@ -1,4 +1,4 @@
-//! `posthaste pbs copy`: stands where PBS calls `scp` or `cp`, in their words.
+//! `posthaste pbs copy`: replaces `scp` or `cp` for PBS, with their arguments.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,8 +19,8 @@ use crate::{
     failure::{Exit, Failure, Outcome},
 };
 
-/// Options of `scp` and `cp` that say nothing but what is done here anyway: no questions, trees, times and modes kept, more
-/// or fewer words.
+/// Options of `scp` and `cp` that match what this command does anyway: no questions, trees, times
+/// and modes kept, more or less output.
 const KNOWN_OPTIONS: &[u8] = b"Brvpq";
 
 /// Copies as PBS's staging asks; not for people
@@ -119,7 +119,7 @@ fn plan(arguments: &StagingArguments, access: &Access) -> Result<Vec<OsString>, 
     Ok(line)
 }
 
-/// A path on this host, with whatever colons.
+/// Marks a path as local, whatever colons it has.
 fn local(path: &OsStr) -> OsString {
     match path.as_bytes().first() {
         Some(b'/' | b'.') => path.to_owned(),
@@ -157,7 +157,7 @@ fn named(name: &OsStr, access: &Access) -> Result<OsString, String> {
     Ok(OsString::from_vec([owner_host, b":", &path].concat()))
 }
 
-/// Without the backslashes that keep the other host's shell from splitting a path.
+/// Removes the backslashes that keep the other host's shell from splitting a path.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut bytes = path.iter();
     let mut plain = Vec::with_capacity(path.len());
@@ -170,8 +170,8 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// PBS takes a copy for failed when the destination did not change, as where all of it was there already: the time of its
-/// last change becomes now, and all else stays.
+/// Sets the destination's change time to now, and nothing else. PBS considers a copy failed if the
+/// destination did not change, as when all of it was there already.
 fn show_change(path: &Path) -> Result<(), Failure> {
     if !is_local(path.as_os_str()) {
         return Ok(());
@@ -189,7 +189,7 @@ fn show_change(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Becomes the program itself; comes back only when it can't be started.
+/// Replaces this process by the program itself; returns only if it can't be started.
 fn hand_over(arguments: &StagingArguments, why: &str) -> Failure {
     let program = arguments.program.display();
     crate::output::note!("posthaste: {why}; {program} does it");

@@ -41,7 +41,7 @@ pub(super) struct Elsewhere {
     pub is_known: bool,
     /// Destination of the last request, for commands that can be typed.
     pub to: Option<String>,
-    /// The depots it used.
+    /// Depots that it used.
     pub via: Vec<String>,
 }
 
