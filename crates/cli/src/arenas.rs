@@ -24,7 +24,7 @@ const FREE_BYTES: libc::c_int = 16 << 20;
 /// Call this before threads are started. It has no effect with other libraries than glibc.
 pub fn share() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it reads and writes nothing but glibc's own settings, and may be called at any time.
+    // SAFETY: it accesses only glibc's own settings, and may be called at any time.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 2);
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);

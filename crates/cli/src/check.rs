@@ -142,7 +142,7 @@ fn read(path: &PathBuf, shown: &str) -> Result<String, Failure> {
         let error = Error::new(ErrorKind::Invalid, "read", shown.to_owned());
         return Err(error.cause("it is larger than any job script").into());
     }
-    // What is not ours may be written in any encoding.
+    // Lines that are not ours may have any encoding.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

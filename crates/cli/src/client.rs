@@ -283,7 +283,7 @@ impl ServiceClient {
             let page: Vec<T> = self
                 .get(&format!("{path}?limit={limit}{before}{choice}"))
                 .await?;
-            // More than a page is what a service gives that knows of no pages.
+            // A service that does not know pages returns more than a page.
             let is_last = page.len() != limit;
             all.extend(page);
             if is_last {
@@ -441,7 +441,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     if let Ok(problem) = serde_json::from_slice::<api::Problem>(body) {
         return Failure::told(problem);
     }
-    // No service, but what stands before one.
+    // The answer is a proxy's, not a service's.
     let exit = match status {
         StatusCode::NOT_FOUND => Exit::FileNotFound,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Fatal,

@@ -222,7 +222,7 @@ pub fn run(mut arguments: CopyArguments) -> Outcome {
         .build()
         .map_err(anyhow::Error::from)?;
     let ended = runtime.block_on(run_async(arguments));
-    // What is given up, as at the end of its time, may wait for minutes before it would send on.
+    // An abandoned copy, as after its time limit, may wait minutes before its next transfer.
     runtime.shutdown_background();
     ended
 }

@@ -190,7 +190,7 @@ fn secrets(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
         posthaste_service::read_private(path)?
     };
     toml::from_str(&text).map_err(|_| {
-        // What is wrong is not quoted: it may be a secret.
+        // The message does not quote the text, which may be a secret.
         let shown = path.display();
         Failure::usage(format!(
             "can't understand the secrets in {shown}: they are no lines of key = \"value\""

@@ -348,7 +348,7 @@ fn parse_level(text: &str) -> Result<u8, String> {
     match text {
         "auto" => Ok(0),
         _ => match text.parse() {
-            // How high it may be is the service's to say.
+            // The service sets the upper limit.
             Ok(level @ 1..) => Ok(level),
             _ => Err("a level is from 1 to 9, or auto".into()),
         },

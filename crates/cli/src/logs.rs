@@ -79,7 +79,7 @@ impl Default for Levels {
 }
 
 fn levels(text: &str) -> Result<Levels, String> {
-    // A word alone would be taken for a module, of which everything is said.
+    // A word alone would count as a module with every level.
     let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
     let read: Option<Targets> = text.parse().ok();
     let read = read.filter(|_| text.split(',').all(is_level));
@@ -224,7 +224,7 @@ impl Said {
         let Self {
             at, message, rest, ..
         } = self;
-        // What the message names by itself is not said twice.
+        // Fields that the message names are not repeated.
         let subjects = self.subjects.iter();
         let subjects: Vec<&str> = subjects
             .map(String::as_str)
@@ -251,7 +251,7 @@ impl Said {
     }
 
     fn note(&mut self, name: &str, value: &str) {
-        // A line stays one, whatever names of files have in them.
+        // A file name must not split the line.
         let value: String = value
             .chars()
             .flat_map(|letter| {

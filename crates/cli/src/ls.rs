@@ -268,7 +268,7 @@ async fn print_tree(endpoint: Arc<dyn Endpoint>, options: Options, mut lines: Li
         loop {
             let next = match news.try_recv() {
                 Ok(next) => Some(next),
-                // Whoever reads waits for what there is rather than for more.
+                // The reader waits for this output rather than for more.
                 Err(_) => {
                     lines.flush();
                     news.blocking_recv()
@@ -315,7 +315,7 @@ async fn print_scan(
             let found: Found = found?;
             lines.page(&found);
             if lines.is_closed() {
-                // Not all was read: it is kept for another time.
+                // The listing is incomplete: its state is kept for another run.
                 return Ok(ended(&tally));
             }
         }

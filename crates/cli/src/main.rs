@@ -181,7 +181,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            // Whoever reads one document gets one.
+            // With JSON the caller gets a document even for a failure.
             if config::wants_json() && !output::has_told_json() {
                 output::json(&failure.line());
             }
@@ -206,7 +206,7 @@ fn run(words: Vec<OsString>) -> Outcome {
     let traces = traces.transpose()?.flatten();
     logs.begin(traces.as_ref())?;
     let outcome = execute(command);
-    // What is not sent yet, is now.
+    // Spans that wait are sent now.
     drop(traces);
     outcome
 }

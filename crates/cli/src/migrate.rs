@@ -70,7 +70,7 @@ fn copy(source: &SqliteFile, address: &DatabaseUrl) -> Result<Counts, Failure> {
         ));
     };
     let copied = Journal::open_database(address, epoch).and_then(|target| source.copy_to(&target));
-    // It would expire as well: what counts is whether all was copied.
+    // The lease would expire anyway: only a complete copy counts.
     let _ = lease.release();
     Ok(copied.map_err(journal_error)?)
 }

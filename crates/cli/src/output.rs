@@ -20,7 +20,7 @@ pub(crate) use note;
 
 /// Formats the text of [`note`].
 pub fn say(text: &str) {
-    // Whoever closed it wants to hear nothing.
+    // The reader that closed it wants no message.
     let _ = stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
@@ -117,7 +117,7 @@ pub fn json(value: &impl serde::Serialize) {
     TOLD_JSON.store(true, Ordering::Relaxed);
     let text = serde_json::to_string(value);
     let text = text.unwrap_or_else(|cause| format!("{{\"error\":\"{cause}\"}}"));
-    // What JSON takes as it is a terminal may obey.
+    // A terminal may obey characters that JSON does not escape.
     write(&plain_json(&text));
 }
 

@@ -1,4 +1,4 @@
-//! `posthaste relay`: lends disk to other people's datasets.
+//! `posthaste relay`: lends disk space to other people's datasets.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,4 @@
-//! `posthaste list`, `status`, `explain`, `deadline` and `cancel`: looks at requests and ends them.
+//! `posthaste list`, `status`, `explain`, `deadline` and `cancel`: shows requests and ends them.
 
 mod files;
 mod format;
@@ -56,7 +56,7 @@ pub struct ModifyArguments {
     service: ServiceArguments,
 }
 
-/// A limit; zero for none.
+/// Parses a rate limit; zero for none.
 fn limit(text: &str) -> Result<ByteRate, String> {
     match text {
         "off" => Ok(ByteRate::ZERO),
@@ -336,7 +336,8 @@ fn explain_last(json: bool) -> Outcome {
 /// Runs `posthaste deadline`.
 ///
 /// # Errors
-/// A deadline that can't be read, the service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if the deadline is invalid or the service can't be
+/// reached.
 pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
     modify(ModifyArguments {
         id: arguments.id,
@@ -353,7 +354,8 @@ pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
 /// Runs `posthaste modify`.
 ///
 /// # Errors
-/// A deadline that can't be read, the service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if the deadline is invalid or the service can't be
+/// reached.
 pub async fn modify(arguments: ModifyArguments) -> Outcome {
     let deadline = arguments.deadline.as_deref().map(moment::parse_deadline);
     let purge_at = arguments.purge_at.as_deref();

@@ -18,11 +18,11 @@ use toml::{
 
 use crate::failure::{Exit, Failure};
 
-/// Commands that have a table.
+/// Commands with a table.
 pub const TABLES: [&str; 3] = ["serve", "relay", "mover"];
-/// The option that names the file.
+/// Option that names the file.
 const OPTION: &str = "config";
-/// Options that only make sense where they are typed.
+/// Options that only make sense on a command line.
 const TYPED_ONLY: [&str; 6] = [
     "new",
     OPTION,
@@ -31,19 +31,19 @@ const TYPED_ONLY: [&str; 6] = [
     "json",
     "until-stdin-closes",
 ];
-/// Bytes of a file: more is no file of settings.
+/// Largest file of settings, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Content of a table, as words of a command line.
 pub type Words = Vec<OsString>;
 
-/// A word, or several, of a setting; or what is wrong with it.
+/// Words of a setting, or its mistake.
 type Read = Result<Words, String>;
 
-/// Each table with what it says.
+/// Tables with their words.
 pub type Tables = Vec<(String, Words)>;
 
-/// Lines, and what is wrong there.
+/// Lines with their mistakes.
 type Complaints = Vec<(usize, String)>;
 
 /// Returns the command line with the content of the file of settings, if one is named.
@@ -67,7 +67,7 @@ pub fn expanded(
     Ok(all)
 }
 
-/// The file that a command line names.
+/// Returns the file that a command line names.
 fn named(typed: &[OsString]) -> Option<PathBuf> {
     let words: Vec<&str> = typed
         .iter()
@@ -218,7 +218,7 @@ fn setting(command: &Command, table: &str, key: &str, value: &Spanned<DeValue<'_
     }
 }
 
-/// Strings as they are, and numbers as they are written.
+/// Formats a value: strings unchanged, and numbers as they are written.
 fn text_of(value: &DeValue<'_>) -> Result<String, String> {
     match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -230,7 +230,7 @@ fn text_of(value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// Options of a command that a file may set.
+/// Lists the options of a command that a file may set.
 pub fn options<'a>(
     command: &'a Command,
     table: &str,
@@ -243,7 +243,7 @@ pub fn options<'a>(
     })
 }
 
-/// The setting that was meant, perhaps: one that differs in few letters.
+/// Suggests the setting that may be meant: one that differs in few letters.
 fn nearest(command: &Command, table: &str, option: &str) -> Option<String> {
     let known = options(command, table).filter_map(clap::Arg::get_long);
     let near = known.map(|known| (strsim::jaro(known, option), known));
@@ -255,7 +255,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The line that a byte stands on, from 1.
+/// Returns the line of a byte, from 1.
 fn line_of(text: &str, at: usize) -> usize {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|byte| **byte == b'\n').count()

@@ -1,4 +1,4 @@
-//! `posthaste slurm`: what a centre's Slurm has of posthaste.
+//! `posthaste slurm`: commands for a centre's Slurm.
 
 mod config;
 mod doctor;

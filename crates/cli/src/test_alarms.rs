@@ -1,4 +1,4 @@
-//! `posthaste test-alarms`: tells everybody who would be told that they are being tried.
+//! `posthaste test-alarms`: sends a test alarm to every recipient.
 
 use std::{path::PathBuf, process::ExitCode};
 

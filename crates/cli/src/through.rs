@@ -134,7 +134,8 @@ fn code_of(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// Tells a command about the door, in its environment: never in its arguments, which everybody can see.
+/// Passes the door's address to a command, in its environment: never in its arguments, which
+/// everybody can see.
 fn hand_over(
     command: &mut Command,
     door: &LocalDoor,
@@ -189,7 +190,7 @@ fn library() -> Result<&'static Path, Failure> {
     })
 }
 
-/// The gateways by address, or by name from the user's file.
+/// Returns the gateways by address, or by name from the user's file.
 fn hops(gateways: &[String], secret_files: &[PathBuf]) -> Result<Vec<Hop>, Failure> {
     let mut secrets = secret_files.iter();
     let mut hops = Vec::new();

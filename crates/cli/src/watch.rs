@@ -1,4 +1,5 @@
-//! `posthaste watch`: a request as it runs: depots, slack, and each decision with its reason; or the whole service.
+//! `posthaste watch`: a running request, with its depots, slack, and each decision with its reason;
+//! or the whole service.
 
 mod board;
 mod follower;
@@ -54,7 +55,7 @@ pub async fn run(arguments: WatchArguments) -> Outcome {
     outcome_of(&request)
 }
 
-/// Prints events until the one that says how it ended: of a request that could not be begun none does.
+/// Prints events until the one that reports the end: a request that could not be begun has none.
 async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request, Failure> {
     let mut follower = Follower::new(service, id).await?;
     let mut said = BTreeSet::new();
@@ -81,7 +82,7 @@ async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request,
     }
 }
 
-/// Says what was left out, where no picture does.
+/// Names the files left out, if no frame does.
 fn name_left_out(request: &api::Request) {
     for line in request.left_out.iter().flat_map(left_out_text) {
         output::note!("{}", output::plain(&line));
@@ -145,8 +146,8 @@ fn exit_of(request: &api::Request) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Follows the request, drawing it when `shown` and standard error is a terminal, else one line an
-/// event.
+/// Follows the request. Draws it if `shown` and standard error is a terminal, and else prints one
+/// line an event.
 ///
 /// # Errors
 /// The service's refusal, or that it can't be reached.
@@ -176,7 +177,7 @@ pub async fn until_settled(
     }
 }
 
-/// An event as one line of text.
+/// Formats an event as one line.
 pub fn event_text(event: &api::Event) -> String {
     let depot = event
         .depot

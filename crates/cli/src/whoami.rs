@@ -1,4 +1,4 @@
-//! `posthaste whoami`: who the service thinks that I am.
+//! `posthaste whoami`: the service's view of the caller.
 
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ pub async fn run(arguments: WhoamiArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says it to people.
+/// Prints it for people.
 pub fn show(who: &api::Whoami) {
     let user = match (&who.user, &who.subject, &who.token) {
         (Some(user), Some(subject), _) => format!("{user} (subject {subject})"),

@@ -91,7 +91,7 @@ async fn ask_one(service: &ServiceClient, one: &StageIn) -> Result<Answer, Failu
             ))
         }
         Ok(request) => Ok(Answer::Taken(Box::new(request))),
-        // The script may be right though the source does not answer, or there is something in the way.
+        // The script may be right although the source does not answer or something is in the way.
         Err(failure) if !failure.may_pass() => Ok(Answer::Refused(failure.to_string())),
         Err(failure) => Err(failure),
     }

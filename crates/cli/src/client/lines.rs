@@ -79,7 +79,7 @@ impl ServiceClient {
             .map_err(|cause| self.no_address(&cause))?;
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let answered = self.answer(client.request(request)).await;
-        // What was not read here ends the call too, and is no matter of the service.
+        // A local read error ends the call too, and is not the service's fault.
         let unread = || Arc::into_inner(unread).and_then(OnceLock::into_inner);
         match answered {
             Err(failure) => Err(unread().unwrap_or(failure)),

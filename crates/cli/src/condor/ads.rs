@@ -122,7 +122,7 @@ impl Reader<'_> {
         self.skip_blank()?;
         match (text, self.peek()) {
             (Some(text), Some(b';' | b']')) => ad.texts.push((name, text)),
-            // It goes on after the text, or is none.
+            // The expression goes on after the text, or is no text.
             _ => {
                 self.skip_expression()?;
                 ad.others.push(name);

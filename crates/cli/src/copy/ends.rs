@@ -94,7 +94,7 @@ pub(super) async fn open(location: Location, access: &Access, rules: DraftRules)
     if let Location::Local(path) = location {
         return Ok(Place::local(Posix::new(path, rules)));
     }
-    // What went over a network was protected on its way; reading it back is `--verify`.
+    // Network transfers are protected on their way; `--verify` reads data back.
     let rules = DraftRules {
         verify: false,
         ..rules
@@ -155,7 +155,7 @@ impl Ends {
             return false;
         }
         let why = ending.last_error.as_deref().unwrap_or("it failed");
-        // Where nobody says which end it was, the first that has a fallback takes it.
+        // If the failed end is unknown, the first one with a fallback switches.
         let locus = fatal.map(Error::locus);
         let mut ends: Vec<&mut End> = Vec::new();
         if locus != Some(Locus::Destination) {

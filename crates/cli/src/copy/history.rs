@@ -119,6 +119,6 @@ fn write(name: &str, value: &impl Serialize) {
         new.persist(file(name))?;
         Ok(())
     };
-    // What can't be remembered is found out again.
+    // History that can't be stored is learned again.
     let _ = replace();
 }

@@ -47,7 +47,7 @@ struct Tree {
 
 /// Facts of all trees so far.
 struct Seen {
-    /// Files with several names.
+    /// Inodes of files with several names.
     linked: HashSet<(u64, u64)>,
     /// Buffer into which the system writes names of attributes.
     names: Vec<u8>,
@@ -120,7 +120,7 @@ impl Places {
             let mut open = vec![Vec::new()];
             while let Some(path) = open.pop() {
                 let from = below(&tree.from, &path);
-                // What is gone, or can't be read, was told when it was copied.
+                // Missing and unreadable files were reported when they were copied.
                 let Ok(found) = fs::symlink_metadata(&from) else {
                     continue;
                 };

@@ -63,7 +63,7 @@ pub(super) fn print(
     if !arguments.quiet {
         print_figures(arguments, figures, parked);
     }
-    // It is why the exit code is what it is.
+    // This is the reason for the exit code.
     if let Some(limit) = limit(arguments, ending) {
         let _ = writeln!(
             io::stderr(),
@@ -76,7 +76,7 @@ pub(super) fn print(
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
-    // It is why the exit code is what it is, so it is told also where little else is.
+    // This is the reason for the exit code, so it is printed even where little else is.
     if !losses.is_nothing() {
         let _ = writeln!(io::stderr(), "not kept, as -a asks for: {losses}");
     }

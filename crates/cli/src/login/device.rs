@@ -103,7 +103,7 @@ impl Client<'_> {
                     Ok(given) => return Ok(given),
                     Err(Refusal::Word(word)) if word == "authorization_pending" => {}
                     Err(Refusal::Word(word)) if word == "slow_down" => interval_s += SLOWER_S,
-                    // Whoever does not answer may have too much to do (RFC 8628, section 3.5).
+                    // A provider that does not answer may be overloaded (RFC 8628, section 3.5).
                     Err(Refusal::Failure(failure)) if failure.may_pass() => interval_s *= 2,
                     Err(refusal) => return Err(refusal.said("give a token")),
                 }

@@ -86,7 +86,7 @@ impl Login {
         if is_good(&stored.tokens) {
             return Ok(stored.tokens.shown);
         }
-        // Providers take what renews tokens once: two commands at a time may not both use it.
+        // Providers accept a refresh token once, so two commands must not both use it.
         let login = self.clone();
         let locked = tokio::task::spawn_blocking(move || login.lock()).await;
         let _locked = locked.map_err(anyhow::Error::from)??;

@@ -26,7 +26,7 @@ pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines
     let printing = printed(move || {
         loop {
             let next = found.try_recv().ok().or_else(|| {
-                // Whoever reads waits for what there is rather than for more.
+                // The reader waits for this output rather than for more.
                 lines.flush();
                 found.blocking_recv()
             });

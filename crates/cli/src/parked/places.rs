@@ -49,7 +49,7 @@ pub(crate) fn remember(url: &str, profile: Option<String>) {
         new.persist(file())?;
         Ok(())
     };
-    // What can't be remembered has to be named with --at.
+    // A place that can't be stored must be named with --at.
     let _ = replace();
 }
 

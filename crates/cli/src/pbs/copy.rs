@@ -108,7 +108,7 @@ fn plan(arguments: &StagingArguments, access: &Access) -> Result<Vec<OsString>, 
         }
     }
     let links = match arguments.instead_of {
-        // As they do themselves with -r.
+        // `scp` and `cp` do so themselves with -r.
         Known::Cp => "keep",
         Known::Scp => "follow",
     };

@@ -102,7 +102,7 @@ impl Elsewhere {
                 (Ok(manifest), Ok(submitted)) => {
                     elsewhere.add(request, &manifest, submitted.as_second(), root);
                 }
-                // Whose files are encrypted only their recipient knows.
+                // Only a recipient can read the names of encrypted files.
                 (Err(_), _) | (_, Err(_)) => tell(&format!(
                     "what {} holds can't be read here, so that nothing counts as safe by it",
                     request.id

@@ -66,7 +66,7 @@ pub(super) fn report(arguments: &ReportArguments, rules: &Rules, shown: &str) ->
 }
 
 impl Single<'_> {
-    /// The command that saves it, where it goes and is not safe.
+    /// Returns the command that saves the file, if it will be purged and is not safe.
     fn saves(&self) -> Option<String> {
         let death = self.death.filter(|_| !self.is_safe)?;
         Some(offload(self.elsewhere, self.world.now_s, self.path, death))

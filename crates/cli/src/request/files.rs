@@ -11,10 +11,10 @@ use crate::{
     output,
 };
 
-/// Files that are asked for at once.
+/// Files fetched per page.
 const PAGE: usize = 10_000;
 
-/// Shows all of them, page by page.
+/// Shows all files, page by page.
 ///
 /// # Errors
 /// The service's refusal, or that it can't be reached.

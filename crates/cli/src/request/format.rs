@@ -62,12 +62,12 @@ enum Piece {
         name: &'static str,
         /// True if it is aligned right.
         is_right: bool,
-        /// Letters that it takes at least.
+        /// Least width in characters.
         width: usize,
     },
 }
 
-/// Widest a field may be made.
+/// Largest width of a field.
 const WIDTH_MAX: usize = 1000;
 
 impl<T: Fields> std::str::FromStr for Format<T> {
@@ -132,7 +132,7 @@ fn field(inside: &str, names: &[&'static str]) -> Result<Piece, String> {
 }
 
 impl<T: Fields> Format<T> {
-    /// A thing as it is to be shown. What is not known is a dash.
+    /// Formats a value. Unknown fields become a dash.
     pub fn show(&self, shown: &T) -> String {
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
@@ -142,7 +142,7 @@ impl<T: Fields> Format<T> {
                 width,
             } => {
                 let value = shown.value(name).unwrap_or_else(|| "-".to_owned());
-                // A line stays one.
+                // Line breaks would split the line.
                 let value = value.replace(posthaste_types::is_obeyed, "\u{fffd}");
                 match is_right {
                     true => format!("{value:>width$}"),

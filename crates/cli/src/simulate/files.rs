@@ -1,4 +1,4 @@
-//! The files a run is told in: a timeline for programs, a page for people.
+//! Output files of a run: a timeline for programs, a page for people.
 
 use std::{
     fs::File,

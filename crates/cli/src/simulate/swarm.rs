@@ -1,4 +1,4 @@
-//! `posthaste simulate --swarm`: random scenarios, and the smallest of those that fail.
+//! `posthaste simulate --swarm`: random scenarios, and a reduced version of each that fails.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -16,9 +16,9 @@ use crate::{
     output,
 };
 
-/// A swarm that takes longer than this says how far it is.
+/// Time after which a swarm shows its progress.
 const QUIET_FOR: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Interval between two looks.
 const LOOKED_EVERY: Duration = Duration::from_millis(500);
 
 /// Counts of the swarm's scenarios.
@@ -87,7 +87,7 @@ fn play_all(
     Ok(all)
 }
 
-/// Says how far it is, on a terminal, until it is over.
+/// Shows the progress on a terminal, until the swarm ends.
 fn show(tally: &Tally, count: u64) {
     if !io::stderr().is_terminal() {
         return;

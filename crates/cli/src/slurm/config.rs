@@ -1,4 +1,4 @@
-//! The file that tells Slurm's hooks which service to ask.
+//! File that names the service for Slurm's hooks.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{client::ServiceArguments, config, failure::Failure};
 pub struct SlurmConfig {
     /// Address of the service.
     server: Option<String>,
-    /// The file with its token, which only `SlurmUser` can read.
+    /// File with the service's token, which only `SlurmUser` can read.
     token_file: Option<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ impl SlurmConfig {
         })
     }
 
-    /// The service it names.
+    /// Returns the service that the file names.
     pub fn service(&self) -> ServiceArguments {
         ServiceArguments {
             url: self

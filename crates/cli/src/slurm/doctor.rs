@@ -1,4 +1,4 @@
-//! `posthaste slurm doctor`: looks at each thing that can be wrong.
+//! `posthaste slurm doctor`: checks everything that can be wrong.
 
 mod files;
 mod live;

@@ -13,15 +13,15 @@ use crate::{
     failure::{Exit, Failure, Outcome},
 };
 
-/// Nodes wait meanwhile. A service that starts again answers sooner.
+/// Timeout of a call during which nodes wait. A restarting service answers sooner.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// Between two questions to a service that does not answer.
+/// Interval between two calls to a service that does not answer.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Decision whether a job may begin.
 enum Start {
     May,
-    /// Its data is not here.
+    /// Refused: the job's data is not here.
     MayNot(Failure),
 }
 
@@ -68,7 +68,7 @@ fn open(config: &Path) -> Result<ServiceClient, Failure> {
     ServiceClient::open(&SlurmConfig::read(config)?.service())
 }
 
-/// Asks again while the service does not answer; whoever calls says for how long.
+/// Repeats a call while the service does not answer; the caller sets the limit.
 async fn until_answered<T, F: Future<Output = Result<T, Failure>>>(
     ask: impl Fn() -> F,
 ) -> Result<T, Failure> {
@@ -92,7 +92,7 @@ async fn may_start(config: &Path, id: &str) -> Result<Start, Failure> {
         Err(failure) if failure.is_not_found() => return Ok(Start::May),
         answered => answered?,
     };
-    // Any other is kept by somebody else, or was released by somebody who does without the data.
+    // Any other hold is somebody else's, or a user released the job without its data.
     let is_released = matches!(job.hold.as_str(), "released" | "kept");
     if !is_released || matches!(job.phase.as_str(), "ended" | "gone") {
         return Ok(Start::May);
@@ -107,7 +107,7 @@ async fn may_start(config: &Path, id: &str) -> Result<Start, Failure> {
         }
         Err(failure) => failure,
     };
-    // It would see that by itself, a minute later.
+    // The service would notice by itself, a minute later.
     let _ = look(&service, id).await;
     Ok(Start::MayNot(why))
 }

@@ -1,4 +1,4 @@
-//! A centre's Slurm as its configuration describes it: what install writes to and doctor looks at.
+//! Slurm of a centre by its configuration, which install writes and doctor reads.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use posthaste_endpoint::Error;
 
 use crate::failure::Failure;
 
-/// Lines of all files of a configuration together; tens of thousands of nodes have fewer.
+/// Lines of all files of a configuration together, at most; tens of thousands of nodes have fewer.
 const LINES_MAX: usize = 1_000_000;
-/// Files that include one another.
+/// Files that include one another, at most.
 const INCLUDES_MAX: usize = 64;
 
 /// Which Slurm.
@@ -30,7 +30,7 @@ pub struct SiteArguments {
     pub slurm_conf: PathBuf,
 }
 
-/// A Slurm, by its `slurm.conf`.
+/// Slurm, by its `slurm.conf`.
 #[derive(Debug)]
 pub struct Site {
     pub conf: PathBuf,
@@ -41,7 +41,7 @@ impl Site {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's errors.
     pub fn read(conf: &Path) -> Result<Self, Failure> {
         let mut site = Self {
             conf: conf.to_owned(),
@@ -70,7 +70,7 @@ impl Site {
         Ok(site)
     }
 
-    /// A file beside the configuration.
+    /// Returns the path of a file beside the configuration.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.conf.parent().unwrap_or(Path::new("/")).join(name)
     }
@@ -89,7 +89,7 @@ impl Site {
         self.setting("SlurmUser").unwrap_or("root")
     }
 
-    /// The number of that user; none where nobody has the name.
+    /// Returns the number of that user; `None` if the name is unknown.
     pub fn user_id(&self) -> Option<u32> {
         let said = run(Command::new("id").args(["-u", self.user()])).ok()?;
         said.trim().parse().ok()
@@ -118,13 +118,14 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    // Some say on standard output what is wrong.
+    // Some programs report errors on standard output.
     let said = [text(&output.stderr), text(&output.stdout)];
     let said = said.into_iter().find(|said| !said.is_empty());
     Err(format!("{program}: {}", said.unwrap_or_default()))
 }
 
-/// The last lines of a text, as one: where a name can't be resolved Slurm tells of ten attempts before it says so.
+/// Joins the last lines of a text: if a name can't be resolved, Slurm reports ten attempts before
+/// it says so.
 fn last_lines(text: &str) -> String {
     const MOST: usize = 3;
     let lines: Vec<&str> = text.trim().lines().collect();
@@ -137,7 +138,8 @@ fn included(line: &str) -> Option<&str> {
     word.eq_ignore_ascii_case("include").then(|| file.trim())
 }
 
-/// The first key of a line with its value. Lines of nodes and partitions have more, which are of no interest here.
+/// Returns a line's first key with its value. Lines of nodes and partitions have more, which are
+/// not needed here.
 fn setting(line: &str) -> Option<(String, String)> {
     let line = line.split('#').next().unwrap_or(line);
     let (key, value) = line.split_once('=')?;
@@ -145,7 +147,7 @@ fn setting(line: &str) -> Option<(String, String)> {
     Some((key.trim().to_owned(), value.trim_matches('"').to_owned()))
 }
 
-/// A setting of `burst_buffer.conf`.
+/// Returns a setting of `burst_buffer.conf`.
 pub fn setting_in(text: &str, key: &str) -> Option<String> {
     let mut settings = text.lines().filter_map(setting);
     let found = settings.find(|(name, _)| name.eq_ignore_ascii_case(key));
@@ -157,10 +159,10 @@ pub fn has_word(value: &str, word: &str) -> bool {
     value.split(',').any(|found| found.trim() == word)
 }
 
-/// The permissions of a file.
+/// Returns the permissions of a file.
 ///
 /// # Errors
-/// The operating system's.
+/// Returns the operating system's errors.
 pub fn mode_of(path: &Path) -> std::io::Result<u32> {
     Ok(fs::metadata(path)?.permissions().mode() & 0o7777)
 }

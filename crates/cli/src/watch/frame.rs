@@ -8,9 +8,9 @@ use crate::{
     screen::{Line, Style},
 };
 
-/// Events a frame shows.
+/// Events in a frame.
 pub const EVENTS_SHOWN: usize = 8;
-/// Files that were left out, of those a frame names.
+/// Files left out that a frame names.
 const LEFT_OUT_SHOWN: usize = 10;
 /// Cells of the progress bar.
 const BAR_CELLS: usize = 40;
@@ -62,7 +62,7 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
     lines
 }
 
-/// Files that were left out: how many, and the first of them.
+/// Lists files that were left out: their number, and the first of them.
 fn left_out_lines(left_out: &api::LeftOut) -> Vec<Line> {
     let lines = left_out_text(left_out).into_iter();
     lines.map(|line| Line::new(line, Style::Warning)).collect()
@@ -114,7 +114,7 @@ fn deadline_line(request: &api::Request) -> Line {
         ),
         Style::Plain,
     );
-    // What follows once it is safe has no deadline.
+    // Work after the request is safe has no deadline.
     let is_short =
         request.safe_after_s.is_none() && request.slack_s.is_some_and(|slack| slack < 0.0);
     let (word, style) = match (request.missed, request.at_risk || is_short) {
@@ -146,7 +146,7 @@ fn deadline_line(request: &api::Request) -> Line {
         Some(slack) => line
             .and(format!("slack {}  ", moment::show_seconds(slack)), style)
             .and(word, style),
-        // Nothing is worse than that nobody can say when.
+        // An unknown finish is the worst.
         None if request.at_risk || request.missed => line
             .and("no finish in sight  ", Style::Bad)
             .and(word, Style::Bad),
@@ -218,7 +218,7 @@ fn reservation_line(held: &api::Reservation) -> Line {
 fn progress_line(request: &api::Request) -> Line {
     let chunks = u64::from(request.chunks);
     let safe = u64::from(request.chunks_safe);
-    // What is empty has no chunks, and neither has what was not read yet or can't be.
+    // Empty datasets have no chunks, and neither have unread or unreadable ones.
     let is_done = matches!(
         request.state,
         api::RequestState::Safe
@@ -264,7 +264,7 @@ fn nobody_line(request: &api::Request) -> Option<Line> {
     is_all.then(|| Line::new("nobody who holds it is there now", Style::Bad))
 }
 
-/// The sources of a stage-in, and when it begins.
+/// Formats the sources of a stage-in, and its start.
 fn stage_in_lines(request: &api::Request) -> Vec<Line> {
     let Some(stage_in) = &request.stage_in else {
         return Vec::new();

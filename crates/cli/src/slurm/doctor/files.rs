@@ -24,11 +24,11 @@ const PLUGIN_FOLDERS: [&str; 6] = [
     "/usr/lib/slurm",
     "/usr/local/lib/slurm",
 ];
-/// Lua's compilers: the names of distributions.
+/// Lua's compilers, by distributions' names.
 const COMPILERS: [&str; 4] = ["luac", "luac5.1", "luac5.3", "luac5.4"];
-/// Stage-ins that may take less hardly ever get through, in seconds.
+/// Least useful timeout of stage-ins, in seconds: hardly any stage-in finishes in less.
 const STAGE_IN_TIMEOUT_MIN: u64 = 60;
-/// Slurm takes no more: 24 days, in seconds.
+/// Slurm's largest timeout, in seconds: 24 days.
 const TIMEOUT_MAX: u64 = 2_073_600;
 /// Slurm's default timeout, in seconds.
 const TIMEOUT_UNSAID: u64 = 86_400;
@@ -141,7 +141,7 @@ fn syntax(site: &Site, path: &Path) -> Check {
     let Some(text) = log.and_then(|log| end_of(log).ok()) else {
         return Check::unknown(NAME, "there is neither luac nor a log of slurmctld");
     };
-    // What was logged before the controller started last, or of a script before this one, is history.
+    // Lines from before the controller's last start, or about an earlier script, don't count.
     let text = text.rsplit("slurmctld version").next().unwrap_or(&text);
     let changed = fs::metadata(path).and_then(|about| about.modified());
     let changed = changed
@@ -167,7 +167,7 @@ fn moment_of(line: &str) -> Option<jiff::Timestamp> {
     Some(moment.timestamp())
 }
 
-/// The end of a log.
+/// Reads the end of a log.
 fn end_of(path: &Path) -> std::io::Result<String> {
     let mut file = fs::File::open(path)?;
     let size = file.metadata()?.len();
@@ -235,7 +235,7 @@ fn hook_config(site: &Site, path: &Path) -> Vec<Check> {
 
 fn burst_buffer_conf(site: &Site) -> Vec<Check> {
     let path = site.beside("burst_buffer.conf");
-    // Without the file Slurm takes its own defaults.
+    // Without the file Slurm uses its own defaults.
     let text = fs::read_to_string(&path).unwrap_or_default();
     let directive = setting_in(&text, "Directive");
     let directive = match directive.as_deref() {

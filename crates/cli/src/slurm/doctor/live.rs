@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The releases of Slurm that are known, year and month.
+/// Known releases of Slurm, year and month.
 const RELEASES: std::ops::RangeInclusive<(u32, u32)> = (22, 5)..=(26, 5);
 
 pub(super) async fn look(site: &Site) -> Vec<Check> {
@@ -90,7 +90,7 @@ fn version(site: &Site) -> Check {
     }
 }
 
-/// Year and month of `slurm-wlm 22.05.8`.
+/// Returns year and month of `slurm-wlm 22.05.8`.
 fn release(said: &str) -> Option<(u32, u32)> {
     let number = said.split_whitespace().nth(1)?;
     let mut numbers = number.split('.');
@@ -106,7 +106,8 @@ fn controller(site: &Site) -> Check {
     }
 }
 
-/// Under any other name than `slurmctld` it crashes in `burst_buffer/lua`, which compares names.
+/// Checks the daemon's name: under any name but `slurmctld` it crashes in `burst_buffer/lua`, which
+/// compares names.
 fn daemon_name(site: &Site) -> Check {
     const NAME: &str = "slurmctld's name";
     let file = site.setting("SlurmctldPidFile");
