@@ -41,7 +41,7 @@ pub fn run(arguments: &CheckConfigArguments, command: &Command) -> Outcome {
         count += words.len();
         let start = [OsString::from("posthaste"), name.into()];
         let all = start.iter().chain(words);
-        // The command line may add what a table lacks, but options that exclude each other are wrong.
+        // The command line may complete a table; options that exclude each other are wrong.
         let matches = command.clone().try_get_matches_from(all);
         let matches = match matches {
             Ok(matches) => matches,

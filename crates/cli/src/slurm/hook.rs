@@ -235,7 +235,7 @@ fn paths(script: &Path, into: &str) -> Outcome {
     for (name, path) in variables(&directives(script)?) {
         let _ = writeln!(text, "{name}={path}");
     }
-    // Slurm does not create the folder for an array's job, but removes it with the job all the same.
+    // Slurm creates no folder for a job of an array, but removes it with the job.
     let folder = Path::new(into).parent().unwrap_or(Path::new("."));
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {

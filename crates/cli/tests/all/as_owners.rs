@@ -10,7 +10,7 @@ use std::{
 use crate::support::processes::{Process, Relay, Service, binary, failure, text};
 use serde_json::Value;
 
-/// Accounts that are on every machine.
+/// Accounts on every machine.
 const ALICE: &str = "nobody";
 const BOB: &str = "daemon";
 
@@ -19,7 +19,7 @@ fn id_of(name: &str) -> u32 {
     text(&said.stdout).trim().parse().unwrap()
 }
 
-/// A service that acts for owners, a depot, and a directory that everybody may write to.
+/// Service that acts for owners, a depot, and a directory that everybody may write to.
 struct Centre {
     folder: tempfile::TempDir,
     service: Service,
@@ -78,7 +78,7 @@ impl Centre {
         serde_json::from_slice(&done.stdout).unwrap()
     }
 
-    /// A directory that only this account may look into.
+    /// Makes a directory that only this account may read.
     fn make(&self, name: &str, owner: &str) -> PathBuf {
         let folder = self.scratch.join(name);
         fs::create_dir(&folder).unwrap();
@@ -450,7 +450,8 @@ fn a_service_of_root_s_lends_its_rights_only_where_that_is_said() {
     assert!(made.status.success(), "{}", text(&made.stderr));
 }
 
-/// Root's service has much open that its owners may not read: nothing of it is a source for them.
+/// Root's service has many files open that its owners may not read: none of them is a source for an
+/// owner.
 #[test]
 fn what_the_service_has_open_is_no_source_for_an_owner() {
     let centre = Centre::start();

@@ -1,4 +1,4 @@
-//! A service that is started from a copy made while it ran, and what went on elsewhere since.
+//! A service starts from a backup made while it ran, although work went on elsewhere since.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ fn relays(folder: &Path) -> Vec<Relay> {
     started.into()
 }
 
-/// Asks for a tree to be brought to the relays, and says the request's id.
+/// Offloads a tree to the relays, and returns the request's id.
 fn offload(service: &Service, source: &Path, release: &str, more: &[&str]) -> String {
     let source = source.to_str().unwrap();
     let base = ["offload", source, "--to", "home", "--json", "--code", "2+1"];
@@ -40,7 +40,7 @@ fn offload(service: &Service, source: &Path, release: &str, more: &[&str]) -> St
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// From now on a request goes as fast as it can.
+/// Lifts the limit of a request.
 fn let_go(service: &Service, id: &str) {
     let changed = service.run(&["modify", id, "--bwlimit", "off"]);
     assert!(changed.status.success(), "{}", text(&changed.stderr));
@@ -71,7 +71,7 @@ fn log_of(folder: &Path) -> String {
     fs::read_to_string(folder.join("service.log")).unwrap()
 }
 
-/// Waits until the log of a service says all of this.
+/// Waits until the log of a service contains all of these words.
 fn wait_for_words(folder: &Path, words: &[&str]) {
     let start = now();
     loop {
@@ -101,7 +101,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// All of a tree but its directories.
+/// Lists a tree without its directories.
 fn files_of(root: &Path) -> Vec<String> {
     let mut lines = picture(root);
     // Their modes begin so, in octal digits.

@@ -12,7 +12,7 @@ use crate::support::processes::{
 use posthaste_testbed::{AzureServer, S3Server};
 use serde_json::Value;
 
-/// Three stores, each of which a relay lends.
+/// Three stores, each lent by a relay.
 struct Stores {
     versity: S3Server,
     gateway: S3Server,
@@ -41,7 +41,7 @@ impl Stores {
         ]
     }
 
-    /// Datasets of which one of the stores has fragments.
+    /// Counts the datasets of which a store has fragments.
     fn datasets(&self) -> usize {
         let datasets = self.versity.bucket_folder().join("a/datasets");
         let datasets = std::fs::read_dir(datasets).into_iter().flatten();
@@ -140,7 +140,7 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     no_secret_is_in_a_log(folder.path());
 }
 
-/// Passes and keys are in none.
+/// Checks that no log contains a presigned URL or a key.
 fn no_secret_is_in_a_log(folder: &Path) {
     for log in std::fs::read_dir(folder).unwrap() {
         let log = log.unwrap().path();

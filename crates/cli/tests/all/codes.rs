@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The last line that a program was given.
+/// Returns the last line of a program's output.
 fn last(output: &Output) -> Value {
     let said = text(&output.stdout);
     serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap_or_default()

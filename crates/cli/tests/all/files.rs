@@ -28,7 +28,7 @@ fn make_source(root: &Path) {
     fs::write(root.join("sub/odd\nname"), b"x").unwrap();
 }
 
-/// State and bytes done of each, by name, as the command says in JSON.
+/// Returns state and finished bytes of each file, by name, from the command's JSON.
 fn files(service: &Service, id: &str) -> BTreeMap<String, (String, u64, u64)> {
     let output = service.run(&["status", id, "--files", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -51,7 +51,7 @@ fn offload(service: &Service, folder: &Path, name: &str, mib: usize, deadline: &
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// A service and two relays that take so many bytes a second each.
+/// Starts a service and two relays that accept so many bytes a second each.
 fn site(rate: &str) -> (tempfile::TempDir, [Relay; 2], Service) {
     let folder = tempfile::tempdir().unwrap();
     let relays = ["ash", "birch"].map(|name| Relay::start(folder.path(), name, "1G", rate));

@@ -12,7 +12,7 @@ use std::{
 
 use crate::support::processes::{Process, Relay, Service, binary, failure, text};
 
-/// A command against a service, which is not waited for.
+/// Starts a command against a service without waiting for it.
 fn begin(service: &Service, arguments: &[&str]) -> Child {
     let mut command = binary();
     command

@@ -8,7 +8,7 @@ fn is_whole(request: &Value) -> bool {
     request["state"] == "released" && request["chunks_safe"] == request["chunks"]
 }
 
-/// The place of a running relay that holds some of it.
+/// Returns the place of a running relay that holds some of it.
 fn holder(request: &Value, relays: &[Relay], gone: &[usize]) -> usize {
     let shares = request["shares"].as_array().unwrap();
     let holds = |name: &str| {

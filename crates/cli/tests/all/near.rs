@@ -1,5 +1,5 @@
-//! `posthaste stage-in --via`: what a slow source gives gathers on relays near the centre and comes from there, whoever is
-//! killed meanwhile.
+//! `posthaste stage-in --via`: data of a slow source gathers on relays near the centre and comes
+//! from there, despite kills.
 
 use crate::support::sources;
 
@@ -7,7 +7,7 @@ use crate::support::processes::{Relay, failure, said_by};
 use crate::support::sources::{Centre, chunks, picture, shares};
 use serde_json::Value;
 
-/// A source of 2 MiB/s with 40 MiB, and a relay as fast as this machine.
+/// Starts a source of 2 MiB/s with 40 MiB, and a relay as fast as this machine.
 fn centre(name: &str) -> (Centre, Relay) {
     let centre = Centre::with("2M", "2M", 40);
     let relay = Relay::start(centre.folder.path(), name, "200MiB", "500M");
@@ -25,7 +25,7 @@ fn add(centre: &Centre, relay: &Relay) {
     assert!(output.status.success(), "{}", sources::text(&output.stderr));
 }
 
-/// Asks for the tree of the archive alone.
+/// Requests the tree of the archive alone.
 fn ask(centre: &Centre, not_before: &str, deadline: &str) -> String {
     let to = centre.scratch("run");
     let to = to.to_str().unwrap();

@@ -1,4 +1,5 @@
-//! A real pool: HTCondor 23.9 of Debian 13, with the plug-in set up as docs/operating/htcondor.md says.
+//! Real pool: HTCondor 23.9 of Debian 13, with the plug-in set up as docs/operating/htcondor.md
+//! says.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -13,7 +14,7 @@ use crate::{condor::profiles, support::processes::noise};
 
 const MIB: usize = 1 << 20;
 
-/// A pool with the plug-in, and servers that hold what its jobs read.
+/// Pool with the plug-in, and servers that hold its jobs' inputs.
 struct Site {
     pool: CondorPool,
     s3: S3Server,
@@ -101,7 +102,7 @@ fn jobs_of_a_pool_have_their_data_moved() {
     is_held_with_the_reason(&site);
 }
 
-/// Inputs of two servers come, and outputs leave for them.
+/// Checks that inputs of two servers arrive, and outputs leave for them.
 fn comes_and_leaves(site: &Site, far: &str, wanted: &[u8]) {
     let script = "[ $(id -u) = 1000 ] && cat one two > both && cp two three\n";
     let inputs = format!(

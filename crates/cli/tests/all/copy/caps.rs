@@ -22,10 +22,10 @@ const OBJECTS: Exactness = Exactness {
     ..EXACT
 };
 
-/// Longest a copy may take that a lost change or a deadlock would hold up for longer or for good.
+/// Longest time for a copy that a lost change or a deadlock would hold up for longer or for good.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Between two looks at what a server or a copy does.
+/// Interval between two looks at a server or a copy.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 fn make_files(world: &World, (many, small): (usize, usize), large: usize) {

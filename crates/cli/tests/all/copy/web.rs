@@ -1,4 +1,4 @@
-//! To WebDAV and back, and from a web server.
+//! Copies to WebDAV and back, and from a web server.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,7 +6,7 @@ use posthaste_testbed::{WebFace, WebServer};
 
 use crate::copy::world::{World, leftovers, lines_of, noise, set_mtime};
 
-/// A tree of directories in directories, with names that need care and a file in segments.
+/// Makes a tree of nested directories, with names that need care and a file in segments.
 fn make_plain_tree(root: &Path) {
     fs::create_dir_all(root.join("deep/er/still")).unwrap();
     for index in 0..40 {

@@ -125,7 +125,7 @@ fn what_fails_is_tried_again_from_elsewhere_and_what_waits_too_long_ends() {
     assert!(!slow.stored("big2").exists());
 }
 
-/// A moment in so many seconds, as RFC 3339 has it.
+/// Returns the RFC 3339 time in so many seconds.
 fn jiff_in(seconds: u64) -> String {
     let output = Command::new("date")
         .args([
