@@ -48,7 +48,7 @@ pub struct HistoryArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: HistoryArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let now = Timestamp::now();

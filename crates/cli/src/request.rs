@@ -171,7 +171,7 @@ pub struct ForgetArguments {
 /// Runs `posthaste forget`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn forget(arguments: ForgetArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let path = format!("/v1/requests/{}/forget", arguments.id);
@@ -184,7 +184,7 @@ pub async fn forget(arguments: ForgetArguments) -> Outcome {
 /// Runs `posthaste list`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn list(arguments: ListArguments) -> Outcome {
     let state = arguments.state.map(|state| format!("&state={state}"));
     let to = arguments.to.map(|to| format!("&to={to}"));
@@ -234,7 +234,7 @@ fn print_requests(requests: &[api::Request]) {
 /// Runs `posthaste status`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn status(arguments: StatusArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     if let (Some(id), true) = (&arguments.id, arguments.transfers) {
@@ -288,7 +288,7 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
 /// Runs `posthaste explain`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn explain(arguments: ExplainArguments) -> Outcome {
     if arguments.id == "last" {
         return explain_last(arguments.json);
@@ -409,7 +409,7 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
 /// Runs `posthaste cancel`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn cancel(arguments: CancelArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let path = format!("/v1/requests/{}", arguments.id);

@@ -42,7 +42,7 @@ pub struct WatchArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: WatchArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let Some(id) = arguments.id else {
@@ -150,7 +150,7 @@ fn exit_of(request: &api::Request) -> ExitCode {
 /// line an event.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn until_settled(
     service: &ServiceClient,
     id: &str,

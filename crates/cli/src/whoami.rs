@@ -25,7 +25,7 @@ pub struct WhoamiArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: WhoamiArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let who: api::Whoami = service.get("/v1/whoami").await?;

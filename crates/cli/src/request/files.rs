@@ -17,7 +17,7 @@ const PAGE: usize = 10_000;
 /// Shows all files, page by page.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub(super) async fn show(service: &ServiceClient, id: &str, json: bool) -> Outcome {
     let mut next = Some(0);
     while let Some(from) = next {

@@ -26,7 +26,7 @@ impl Follower {
     /// Starts to follow.
     ///
     /// # Errors
-    /// The service's refusal, or that it can't be reached.
+    /// Returns the service's refusal, or fails if it can't be reached.
     pub async fn new(service: &ServiceClient, id: &str) -> Result<Self, Failure> {
         let known: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
         Ok(Self {

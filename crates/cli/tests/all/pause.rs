@@ -5,7 +5,7 @@ use std::{net::TcpListener, process::Stdio, time::Duration};
 use crate::support::processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
 use serde_json::Value;
 
-/// Something would go on within this.
+/// Time within which an unpaused request would move.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 fn stored(request: &Value) -> u64 {

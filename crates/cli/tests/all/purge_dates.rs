@@ -16,7 +16,7 @@ use serde_json::Value;
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// A service that goes by rules of a purge, and the files that they are about.
+/// Service that follows the rules of a purge, and the files that they concern.
 struct Site {
     folder: tempfile::TempDir,
     service: Service,
@@ -39,7 +39,7 @@ impl Site {
         }
     }
 
-    /// By which rules it goes from now on.
+    /// Replaces the rules.
     fn rules(&self, name: &str, days: f64) {
         write_rules(&fs::canonicalize(self.folder.path()).unwrap(), name, days);
     }
@@ -80,7 +80,7 @@ impl Site {
         self.service.wait_until(id(&request), is_moving)
     }
 
-    /// Waits until it is explained in these words.
+    /// Waits until the explanation contains these words.
     fn wait_for_words(&self, id: &str, words: &[&str]) {
         let start = now();
         loop {
@@ -94,7 +94,7 @@ impl Site {
     }
 }
 
-/// The rule of that name, for what lies in `scratch`.
+/// Writes the rule of that name, for files in `scratch`.
 fn write_rules(root: &Path, name: &str, days: f64) {
     let scratch = root.join("scratch").display().to_string();
     let rule = format!(

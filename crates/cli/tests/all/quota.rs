@@ -14,7 +14,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Two people, and a depot that takes so much in a second.
+    /// Starts a service for two people, and a depot that accepts so much a second.
     fn new(quota: &str, rate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let relay = Relay::start(folder.path(), "ash", "1G", rate);
@@ -63,7 +63,7 @@ impl Scene {
         self.run(who, &[&what[..], &how].concat())
     }
 
-    /// The id of what was taken.
+    /// Returns the id of an accepted request.
     fn taken(&self, who: &str) -> String {
         let taken = self.offload(who);
         assert!(taken.status.success(), "{}", text(&taken.stderr));

@@ -1,4 +1,5 @@
-//! Real relays code what a real service sends them once, while some of them, and the service, are killed.
+//! Real relays code chunks that a real service sends them once, while some of them, and the
+//! service, are killed.
 
 use crate::support::processes::{Relay, Service, fullest, make_tree, picture, received, text};
 use serde_json::Value;
@@ -55,7 +56,7 @@ impl Scene {
         self.service.json(&arguments)
     }
 
-    /// Everything that left comes home.
+    /// Checks that everything sent was delivered.
     fn assert_home(&self) {
         let home = self.folder.path().join("arrived");
         self.service

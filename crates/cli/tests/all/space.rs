@@ -1,12 +1,12 @@
-//! Two services that share a relay: what one has reserved there for a dataset the other can't take, whoever is killed
-//! meanwhile, and all of it is given back. Real processes.
+//! Two services share a relay: space reserved by one for a dataset is closed to the other, despite
+//! kills, and all of it is returned. Real processes.
 
 use std::{path::Path, time::Duration};
 
 use crate::support::processes::{PATIENCE, Relay, Service, make_tree, now, said_by, text};
 use serde_json::Value;
 
-/// Submits a tree of about so many MiB, to lie on the relay once.
+/// Submits a tree of about so many MiB, to be stored on the relay once.
 fn offload(service: &Service, scratch: &Path, mebi: usize) -> Result<String, String> {
     make_tree(scratch, mebi, 7);
     let mut arguments = vec!["offload", scratch.to_str().unwrap(), "--to", "home"];

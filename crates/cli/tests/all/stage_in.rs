@@ -525,7 +525,8 @@ fn a_tree_comes_over_ssh_with_the_options_of_a_profile() {
     );
 }
 
-/// Asks for a file of so many bytes on a file system of these habits; where it goes, and its number.
+/// Requests a file of so many bytes on a file system of these habits; returns its destination, and
+/// the request's number.
 fn stage_to(centre: &Centre, files: &Files, size: usize) -> (PathBuf, String) {
     let source = centre.folder.path().join("source");
     fs::create_dir(&source).unwrap();

@@ -15,7 +15,7 @@ use posthaste_sim::{Fate, Report, Scenario, simulate, simulate_recorded};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste");
 
-/// Deadlines that no machine misses: nobody is to hurry because of what else runs here.
+/// Scenario with deadlines that no machine misses: other load here must hurry nobody.
 const DIRECT: &str = r#"
     name = "direct"
     summary = "The direct path suffices."
@@ -40,7 +40,7 @@ const DIRECT: &str = r#"
     expect = ["met"]
 "#;
 
-/// The depot dies when it has something, and far from all.
+/// Scenario in which the depot dies after it got some fragments, and far from all.
 const KILLED: &str = r#"
     name = "killed"
     summary = "Three depots of four are needed, and one is killed."
@@ -83,11 +83,12 @@ fn is_clean(report: &Report) -> bool {
     report.is_clean() && report.fates.iter().all(|(_, fate)| *fate == Fate::Met)
 }
 
-/// A machine that stands still for ten seconds loses depots that are there. Then data may go elsewhere, so
-/// that is played again, but not for ever.
+/// Tries of a scenario. A machine that stands still for ten seconds loses depots, and data may then
+/// go elsewhere.
 const TRIES: usize = 3;
 
-/// Plays the scenario in both worlds. Returns what each depot holds at the end, simulated and real.
+/// Plays the scenario in both worlds. Returns the content of each depot at the end, simulated and
+/// real.
 fn play(text: &str) -> Vec<(String, u64, u64)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.toml");

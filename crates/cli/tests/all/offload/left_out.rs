@@ -86,7 +86,7 @@ fn pipes_and_sockets_are_counted_and_named_and_stay() {
     assert_eq!(report["left_out"], 2, "{report}");
 }
 
-/// Removes the fragments that a relay stored, but not their directory. Returns how many those were.
+/// Removes the fragments that a relay stored, but not their directory. Returns their number.
 fn remove_fragments(relay: &Relay) -> usize {
     let mut removed = 0;
     let mut open = vec![relay.directory.join("datasets")];

@@ -1,4 +1,4 @@
-//! Inputs that several jobs read, and inputs that go while their job waits.
+//! Inputs that several jobs read, and inputs that disappear while their job waits.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use posthaste_testbed::Slurm;
 
 use crate::slurm::centre::{Centre, contents};
 
-/// Jobs that are submitted at once.
+/// Jobs submitted at once.
 const CROWD: usize = 80;
 
 /// Waits until a job's data is here and it waits for a processor only.

@@ -1,4 +1,5 @@
-//! Stage-ins from several sources that do not hold the same, though names and sizes are those of one tree.
+//! Stage-ins from several sources with different content, though names and sizes are those of one
+//! tree.
 
 use std::{fs, os::unix::fs::FileExt, path::Path};
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::sources::{Centre, make_tree, text};
 
-/// Writes into a file that is there.
+/// Writes into an existing file.
 fn spoil(path: &Path, at: u64, bytes: &[u8]) {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.write_all_at(bytes, at).unwrap();
