@@ -94,7 +94,8 @@ impl Listing<'_> {
         let mut again = format!("{}&limit={PAGE}", self.path("/v1/listing", address));
         let mut path = format!("{again}{}", self.refresh());
         loop {
-            // Where it takes long it is listed anew from then on; asking for that again would have it listed again.
+            // Where it takes long it is listed anew from then on; asking for that again would have
+            // it listed again.
             let page: api::Directory = self.service.get_patiently(&path, &again).await?;
             let is_wanted = self.show(&[], page.entries).await;
             match page.next.filter(|_| is_wanted) {

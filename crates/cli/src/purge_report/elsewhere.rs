@@ -113,7 +113,8 @@ impl Elsewhere {
     }
 
     fn add(&mut self, request: &api::Request, manifest: &Manifest, submitted_s: i64, root: &[u8]) {
-        // The service was told the path that was typed; files here are known by the one without links.
+        // The service was told the path that was typed; files here are known by the one without
+        // links.
         let source = Path::new(OsStr::from_bytes(request.source.as_bytes()));
         let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
         for file in &manifest.list.files {

@@ -1,4 +1,5 @@
-//! A service and movers that run as root and touch files with the rights of each request's owner, and never with more.
+//! A service and movers that run as root and touch files with the rights of each request's owner,
+//! and never with more.
 
 use std::{
     fs,
@@ -176,7 +177,8 @@ fn a_way_that_is_changed_meanwhile_leads_nowhere_that_its_owner_may_not_go() {
     fs::create_dir(&secret).unwrap();
     fs::write(secret.join("file"), "TOPS").unwrap();
     set_mode(&secret, 0o700);
-    // Links from the start: they are kept as links, and a source that is one is followed with her rights alone.
+    // Links from the start: they are kept as links, and a source that is one is followed with her
+    // rights alone.
     let way = centre.scratch.join("way");
     symlink(&secret, &way).unwrap();
     let refused = failure(&centre.offload(&way, &["--wait"])).1;
@@ -184,7 +186,8 @@ fn a_way_that_is_changed_meanwhile_leads_nowhere_that_its_owner_may_not_go() {
         refused.contains("it is not below") || refused.contains("Permission denied"),
         "{refused}"
     );
-    // A directory becomes a link after it was listed: what it leads to has the same name, size and time.
+    // A directory becomes a link after it was listed: what it leads to has the same name, size and
+    // time.
     let run = centre.make("run", ALICE);
     let about = fs::metadata(run.join("sub/file")).unwrap();
     fs::File::open(secret.join("file"))

@@ -195,8 +195,8 @@ fn what_was_released_after_the_copy_is_pulled_and_nothing_is_removed_for_it() {
     }
     service.wait_until(&first, |request| request["state"] == "released");
     service.kill();
-    // Others come to lie where both were, of which the backup does not have all digests either: for the first in another directory, as
-    // its own was released.
+    // Others come to lie where both were, of which the backup does not have all digests either: for
+    // the first in another directory, as its own was released.
     for name in ["deep", "large.bin", "link"] {
         fs::rename(two.join(name), folder.join(name)).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Object stores as depots: real relays that keep their bytes in real stores, while they and the service are killed.
+//! Object stores as depots: real relays that keep their bytes in real stores, while they and the
+//! service are killed.
 
 use std::{
     fs::DirEntry,
@@ -115,7 +116,8 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     same(&before, &arrived);
     relays[1].restart();
 
-    // With a relay at the destination, which is away at first: it fetches by itself, and then no fragment is left.
+    // With a relay at the destination, which is away at first: it fetches by itself, and then no
+    // fragment is left.
     home.kill();
     service.wait_for_depots(|depot| (depot["state"] == "down") == (depot["name"] == "home"));
     offload(&service, &arrived, "home");

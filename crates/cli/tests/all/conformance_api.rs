@@ -147,7 +147,8 @@ impl Centre {
 #[test]
 fn whatever_is_asked_is_answered_as_the_document_says() {
     let centre = Centre::new();
-    // What reads and writes files does so as somebody who may below one directory alone. Of lines it knows nothing.
+    // What reads and writes files does so as somebody who may below one directory alone. Of lines
+    // it knows nothing.
     let runs = [
         (
             "ada.token",

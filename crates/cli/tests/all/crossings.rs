@@ -125,7 +125,8 @@ fn a_relay_that_is_killed_while_it_measures_hurts_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let (service, mut relays) = start(folder.path());
     service.wait_for_depots(is_up);
-    // Where the test had no processor for as long as it measures, it is killed too late: then once more, on another path.
+    // Where the test had no processor for as long as it measures, it is killed too late: then once
+    // more, on another path.
     let is_met = [(1, "birch"), (0, "ash")].into_iter().any(|(place, from)| {
         let is_met = is_killed_while_it_measures(&service, &mut relays, (place, from));
         relays[place].restart();

@@ -286,7 +286,8 @@ fn a_cancelled_request_leaves_no_key() {
 fn what_was_tampered_with_is_noticed_and_rebuilt() {
     let centre = Centre::with(&["60M", "60M", "60M"], 8, 3);
     centre.offload(&["--encrypt-for", &centre.alice, "--wait"]);
-    // One fragment of each chunk, now here and now there: whichever of them are read, some of these are.
+    // One fragment of each chunk, now here and now there: whichever of them are read, some of these
+    // are.
     let chunk = |path: &Path| -> Option<usize> {
         let name = path.file_name().unwrap().to_str().unwrap();
         name.split_once('.')?.0.parse().ok()

@@ -333,7 +333,8 @@ fn what_is_reserved_is_had_beside_competitors_and_outlives_a_kill() {
         println!("{rates}");
         ["6000", "6001", "7000"].map(|port| rates[port].as_f64().unwrap())
     });
-    // Each of ten streams would have a tenth, a million, if nothing were reserved. The others have what is left.
+    // Each of ten streams would have a tenth, a million, if nothing were reserved. The others have
+    // what is left.
     let is_had = |[flow, stream, others]: [f64; 3]| {
         flow.min(stream) > 0.85 * RESERVED as f64 && others > 1_000_000.0
     };

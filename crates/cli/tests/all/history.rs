@@ -122,7 +122,8 @@ fn what_movers_and_the_service_moved_is_known_after_kill_9() {
     service.restart();
     let after = service.json(&["history", "--json", "--since", "1h"]);
     assert_eq!(moved_on(&after, "ash"), moved_on(&before, "ash"));
-    // What a source that is slow to answer sends twice counts twice, and may come to its end after the last look.
+    // What a source that is slow to answer sends twice counts twice, and may come to its end after
+    // the last look.
     assert!(
         moved_on(&after, &name) >= moved_on(&before, &name),
         "{after}"

@@ -422,7 +422,8 @@ fn a_mover_reaches_the_service_over_tls_and_trusts_nobody_else() {
         !metrics.contains("posthaste_mover_moved_bytes_total{host=\"\"}"),
         "{metrics}"
     );
-    // Without that authority nothing is shown to whoever answers: it goes on trying, and is not there.
+    // Without that authority nothing is shown to whoever answers: it goes on trying, and is not
+    // there.
     let log = fs::File::create(centre.log("wary")).unwrap();
     let mut wary = start(&["--until-stdin-closes"])
         .stdin(Stdio::piped())

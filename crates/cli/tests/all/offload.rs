@@ -250,7 +250,8 @@ fn kill_and_restart_a_relay(seed: u64, round: u64) {
 fn a_corrupted_fragment_is_noticed_and_rebuilt() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 3);
     centre.offload(&["--code", "2+1", "--wait"]);
-    // One fragment of each chunk, wherever it lies: whichever depots are read, some of it is found there.
+    // One fragment of each chunk, wherever it lies: whichever depots are read, some of it is found
+    // there.
     for (place, relay) in (0..).zip(&centre.relays) {
         let is_chosen = |chunk: usize| (chunk / 2) % centre.relays.len() == place;
         assert!(corrupt_fragments(&relay.directory, is_chosen) > 1);

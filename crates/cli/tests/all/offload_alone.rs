@@ -126,7 +126,8 @@ fn an_object_that_another_client_replaced_is_seen_before_its_source_is_removed()
     )));
     let address = "s3://testbed/run7/deep/file 0000";
     put.lock().unwrap().arg("cp").arg(theirs).arg(address);
-    // Whoever reads the file once its object is there compares it: right before that, another client is faster.
+    // Whoever reads the file once its object is there compares it: right before that, another
+    // client is faster.
     let files = Files::mount(Habits::refusing(move |call| {
         if call.deed == Deed::Open && call.has("file 0000") && object.exists() {
             assert!(put.lock().unwrap().status().unwrap().success());

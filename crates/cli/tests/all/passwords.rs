@@ -75,7 +75,8 @@ fn a_password_goes_to_its_own_server_alone() {
     let ask = |method: &str, path: &str, body: &str| {
         ask(&service, method, path, Some(token.trim()), body)
     };
-    // Asked to show it to a stranger, by name, by another port, and by what only begins like its own place.
+    // Asked to show it to a stranger, by name, by another port, and by what only begins like its
+    // own place.
     let elsewhere = [
         format!("http://{stranger}/"),
         format!("http://{own}@{stranger}/data"),

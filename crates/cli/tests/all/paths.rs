@@ -58,7 +58,8 @@ fn a_path_is_known_by_its_advert_then_by_a_probe_then_by_transfers() {
     assert!(lines[2].ends_with("advertised"), "{table}");
     let mut told = path(&service, "ash");
     let mut probes = 1;
-    // The relay holds its rate back, and that is what the probe saw; on a busy machine, what some see.
+    // The relay holds its rate back, and that is what the probe saw; on a busy machine, what some
+    // see.
     while p50(&told) * 10 <= limit * 8 && probes < PROBES_MAX {
         probe(&service, "ash");
         told = path(&service, "ash");

@@ -1,4 +1,5 @@
-//! `posthaste pull` from the source itself, while it is still there, beside slow, dying and late depots.
+//! `posthaste pull` from the source itself, while it is still there, beside slow, dying and late
+//! depots.
 
 use crate::support::processes;
 

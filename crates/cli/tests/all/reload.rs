@@ -135,7 +135,8 @@ fn what_is_said_changes_while_a_service_runs() {
     assert!(calls() > 0, "{}", scene.log());
     let more = "log_level = \"debug\"\nlog_format = \"json\"\ntraces = \"http://127.0.0.1:9\"\n";
     scene.reload(more, "again; a restart is needed for log_format, traces");
-    // The line that says so is the last for a while, and the one that says that others follow is the first.
+    // The line that says so is the last for a while, and the one that says that others follow is
+    // the first.
     scene.reload("log_level = \"error\"\n", "changed log_level");
     let before = scene.log();
     ask();

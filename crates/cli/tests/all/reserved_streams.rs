@@ -194,7 +194,8 @@ fn streams_of_the_service_name_their_reservation_and_go_on_without_it() {
     let request = service.wait_until(&id, is_up);
     let key = request["reservations"][0]["key"].as_str().unwrap();
     world.wait_for_reserved(4 * MEBI, &service);
-    // Both ends of it may be killed at any moment: what was under way is sent again, under its reservation.
+    // Both ends of it may be killed at any moment: what was under way is sent again, under its
+    // reservation.
     service.kill();
     service.restart();
     service.wait_until(&id, is_up);

@@ -73,8 +73,8 @@ fn what_leaves_the_centre_once_comes_home_with_a_relay_lost() {
     let mut scene = Scene::new(3, "60M");
     let request = scene.offload(&["--wait"]);
     let bytes = request["bytes"].as_u64().unwrap();
-    // The chunk to who codes it, and two fragments of half its size from there: what came to relays, less what
-    // they sent each other, is what the centre sent.
+    // The chunk to who codes it, and two fragments of half its size from there: what came to
+    // relays, less what they sent each other, is what the centre sent.
     let left = received(&scene.relays) - bytes;
     assert!(left >= bytes, "{left} of {bytes}");
     // What is sent again is little; without coding there it would be half as much more.

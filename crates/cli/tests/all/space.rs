@@ -48,7 +48,8 @@ fn what_one_service_reserved_another_can_not_take() {
     assert!(said.reserves && said.reserved.get() > all / 2, "{said:?}");
     assert!(said.free <= said.capacity - said.used - said.reserved);
 
-    // What is left would not do, though little is stored yet. Who has not heard of that yet hears it when it asks.
+    // What is left would not do, though little is stored yet. Who has not heard of that yet hears
+    // it when it asks.
     if let Ok(early) = offload(&second, &folder.join("two"), 330) {
         second.wait_until(&early, |request| request["at_risk"] == true);
         assert!(second.run(&["cancel", &early]).status.success());

@@ -1,4 +1,5 @@
-//! `posthaste offload --to ADDRESS` against a real service and a real store, with everything that goes wrong.
+//! `posthaste offload --to ADDRESS` against a real service and a real store, with everything that
+//! goes wrong.
 
 mod places;
 

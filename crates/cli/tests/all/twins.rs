@@ -130,8 +130,8 @@ fn what_the_direct_path_carries_in_time_goes_nowhere_else() {
 #[test]
 fn what_a_killed_depot_held_goes_to_the_one_in_reserve() {
     for (name, simulated, real) in play(KILLED) {
-        // A fragment of each chunk on each depot that is left, and what was sent twice at the end; how
-        // far the dead one came is chance.
+        // A fragment of each chunk on each depot that is left, and what was sent twice at the end;
+        // how far the dead one came is chance.
         let wanted = 32 << 20;
         let is_whole = [simulated, real].map(|bytes| bytes >= wanted);
         assert_eq!(is_whole, [name != "beta"; 2], "{name}: {simulated} {real}");

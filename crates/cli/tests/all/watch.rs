@@ -1,4 +1,5 @@
-//! `posthaste watch` of a whole service with a thousand requests: in a terminal, in a pipe, as JSON lines.
+//! `posthaste watch` of a whole service with a thousand requests: in a terminal, in a pipe, as JSON
+//! lines.
 
 use std::{
     fs,

@@ -196,7 +196,8 @@ fn a_gateway_that_buys_nothing_is_left_for_the_straight_way() {
     .unwrap();
     let service = scene.service();
     let scratch = scene.folder.path().join("scratch");
-    // Twice as much as goes before all is known that a trial needs: eight connections carry 1.25 MiB/s.
+    // Twice as much as goes before all is known that a trial needs: eight connections carry 1.25
+    // MiB/s.
     make_tree(&scratch, 256, 5);
     let mut offload = vec!["offload", scratch.to_str().unwrap(), "--to", "home"];
     offload.extend([

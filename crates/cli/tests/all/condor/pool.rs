@@ -138,7 +138,8 @@ fn is_held_with_the_reason(site: &Site) {
         let job = site.submit("echo x > out\n", description);
         site.pool.wait_until_held(job).unwrap()
     };
-    // HTCondor goes by what it is told of last, which is not to be of an input that was not waited for, wherever that stands.
+    // HTCondor goes by what it is told of last, which is not to be of an input that was not waited
+    // for, wherever that stands.
     for inputs in [["one", "absent"], ["absent", "one"]] {
         let inputs = inputs.map(|name| format!("archive+s3://testbed/run/{name}"));
         let said = held(&format!("transfer_input_files = {}", inputs.join(", ")));

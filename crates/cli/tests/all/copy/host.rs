@@ -225,8 +225,8 @@ fn kills_at_either_end_leave_nothing_running_and_the_copy_goes_on() {
     run_at_and_kill(&world, 8 << 20, "large", &there, 64 << 20);
     wait_until_gone(&ports);
     assert!(!world.path("far").exists(), "half a file has its name");
-    // Now the other end, while the client goes on and starts it again. At first it is so slow that it
-    // can't be done by then.
+    // Now the other end, while the client goes on and starts it again. At first it is so slow that
+    // it can't be done by then.
     fs::write(world.path("limit"), "2M").unwrap();
     let told = world.path("told");
     let client = world

@@ -53,7 +53,8 @@ fn trees_go_to_webdav_and_back() {
     assert_eq!(again["transfers"], 0, "{again}");
     world.copy([&format!("{there}/"), "back"]);
     assert_eq!(contents(&source), contents(&world.path("back")));
-    // What an older copy put back is another file, though it was written before the one that is there.
+    // What an older copy put back is another file, though it was written before the one that is
+    // there.
     let older = source.join("a b+c?d#e");
     fs::write(&older, "old").unwrap();
     set_mtime(&older, 1_500_000_000, 0);

@@ -63,7 +63,8 @@ fn what_fails_is_tried_again_from_elsewhere_and_what_waits_too_long_ends() {
         "http://127.0.0.1:{}/f",
         posthaste_testbed::free_port().unwrap()
     );
-    // Four ways to the same file: nobody is at the first, nothing at the second, and the last is not needed.
+    // Four ways to the same file: nobody is at the first, nothing at the second, and the last is
+    // not needed.
     let sources = [
         away.clone(),
         world.from("none"),

@@ -75,7 +75,8 @@ fn no_file_of_two_chunks_is_a_mixture() {
         .map(|number| format!("deep/file {number:04}"))
         .collect();
     for path in &changed {
-        // Where nothing is read of them before: of a file that begins in one chunk and ends in the next, one byte in each.
+        // Where nothing is read of them before: of a file that begins in one chunk and ends in the
+        // next, one byte in each.
         spoil(&right.join(path), 3, b"other");
         spoil(&right.join(path), (1 << 20) - 9, b"other");
     }
