@@ -228,7 +228,8 @@ async fn wait(service: &ServiceClient, path: &str, id: &str) -> Result<(), Failu
     }
 }
 
-/// Gets the state of a job, with the refusals if it waits.
+/// Gets a job and, unless it is over, has the service request its inputs. Returns the job, with the
+/// refusals of its inputs.
 async fn look(service: &ServiceClient, path: &str) -> Result<api::Job, Failure> {
     let job: api::Job = service.get(path).await?;
     if matches!(job.phase.as_str(), "ended" | "gone") {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 /// Ads in one file, at most: a job names no more by URL.
 const ADS_MAX: usize = 1 << 20;
 
-/// ClassAd: its names whose expression is a text, with that text; and how often each name stands
-/// for another expression.
+/// ClassAd: its names whose expression is a text, with that text; and the names of other
+/// expressions, once for each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ad {
     texts: Vec<(String, Vec<u8>)>,
