@@ -1,11 +1,12 @@
-//! What is answered to a stage-out, in rows: when it would be safe, what it costs, how long scratch is
-//! needed; or what would make its deadline possible, each with the command that takes it.
+//! Service's answer to a stage-out, in rows: when the data would be safe, its cost, and how long
+//! scratch is needed. For an infeasible request: offers, each with the command that accepts it.
 
 use posthaste_api as api;
 
 use crate::moment;
 
-/// Whether some of it can't be had now though it was safe or delivered: of whoever holds it too few are there.
+/// Returns whether some of the dataset can't be read now although it was safe or delivered: too few
+/// of its holders are reachable.
 pub fn is_out_of_reach(request: &api::Request) -> bool {
     let holds = |share: &&api::Share| share.stored > 0;
     let mut holders = request.shares.iter().filter(holds).peekable();
@@ -18,14 +19,14 @@ pub fn is_out_of_reach(request: &api::Request) -> bool {
     request.chunks_out_of_reach > 0 || is_kept && is_nobody_there
 }
 
-/// Whether a destination has the only copy: depots evicted theirs, and the source is gone.
+/// Returns whether a destination has the only copy: depots evicted theirs, and the source is gone.
 pub fn is_only_copy(request: &api::Request) -> bool {
     let holders = request.shares.iter().filter(|share| share.stored > 0);
     let was_released = request.release != api::Release::Never && !request.source_kept;
     request.state == api::RequestState::Delivered && was_released && holders.count() == 1
 }
 
-/// What of its state is to be seen at once, the worst first.
+/// Returns the most serious flag of the request's state, if any.
 pub fn flag(request: &api::Request) -> Option<&'static str> {
     match (request.missed, request.at_risk) {
         _ if is_out_of_reach(request) => Some("OUT OF REACH"),
@@ -35,18 +36,18 @@ pub fn flag(request: &api::Request) -> Option<&'static str> {
     }
 }
 
-/// A row of an answer.
+/// Formats a row of an answer.
 pub fn row(name: &str, what: &str) -> String {
     format!("  {name:<8} {what}\n")
 }
 
-/// What may pass, and what is not known for sure.
+/// Formats the request's warnings, a row each.
 pub fn warnings(request: &api::Request) -> String {
     let rows = request.warnings.iter();
     rows.map(|warning| row("warning", warning)).collect()
 }
 
-/// That it will not be in time, as far as is known, and what that hangs on.
+/// Reports that the request is at risk, with its forecast finish (p90) and its warnings.
 pub fn in_danger(request: &api::Request) -> String {
     let finish = request.finish.as_ref().map_or_else(
         || "no finish is in sight".to_owned(),
@@ -55,7 +56,7 @@ pub fn in_danger(request: &api::Request) -> String {
     format!("{}: AT RISK, {finish}\n{}", request.id, warnings(request))
 }
 
-/// When it will be safe, how long scratch is needed and what that costs.
+/// Forecasts when the request is safe, how long scratch is needed and the cost of that.
 pub fn forecast(request: &api::Request) -> String {
     let Some(finish) = &request.finish else {
         let safe = row("safe", "no finish is in sight");
@@ -86,7 +87,7 @@ pub fn forecast(request: &api::Request) -> String {
     text + &delivery(request) + &cost(request) + &pinned(request)
 }
 
-/// The depots that must hold their share of it; empty without any.
+/// Lists the depots that must hold their share of the request; empty without any.
 fn pinned(request: &api::Request) -> String {
     match request.wishes.pin.is_empty() {
         true => String::new(),
@@ -94,7 +95,7 @@ fn pinned(request: &api::Request) -> String {
     }
 }
 
-/// When every destination will have all of it; empty where it has none that runs a relay.
+/// Forecasts when every destination has all of it; empty if no destination runs a relay.
 fn delivery(request: &api::Request) -> String {
     let Some(delivery) = &request.delivery else {
         return String::new();
@@ -130,7 +131,7 @@ fn delivery(request: &api::Request) -> String {
     }
 }
 
-/// What reading its sources costs, where they have prices.
+/// Returns the cost of reading the sources, if they have prices.
 pub fn reading(request: &api::Request) -> String {
     let cost = request.cost_usd;
     let shown = match cost {
@@ -151,7 +152,7 @@ pub fn reading(request: &api::Request) -> String {
     }
 }
 
-/// Dollars to the millionth, without zeros at the end beyond cents.
+/// Formats dollars to the millionth, without trailing zeros beyond cents.
 fn exactly(usd: f64) -> String {
     let shown = format!("${usd:.6}");
     let cents = shown.len() - 4;
@@ -159,7 +160,7 @@ fn exactly(usd: f64) -> String {
     format!("{cents}{}", rest.trim_end_matches('0'))
 }
 
-/// What it costs, where depots have prices.
+/// Returns the cost of the request, if depots have prices.
 fn cost(request: &api::Request) -> String {
     let (send, month) = (request.cost_usd, request.cost_usd_per_month);
     let read = request.cost_usd_to_read;
@@ -177,7 +178,8 @@ fn cost(request: &api::Request) -> String {
     }
 }
 
-/// What would make its deadline possible, with what to type; empty where nothing was offered.
+/// Lists the changes that make the deadline possible, with the command for each; empty without
+/// offers.
 pub fn offers(request: &api::Request, via: &[String]) -> String {
     if request.offers.is_empty() {
         return String::new();
@@ -192,7 +194,7 @@ pub fn offers(request: &api::Request, via: &[String]) -> String {
     text
 }
 
-/// What to type to take an offer; none where somebody else must do something.
+/// Returns the command that accepts an offer; `None` if somebody else must act.
 fn command(offer: &api::Offer, via: &[String]) -> Option<String> {
     let first = |names: &[String]| names.first().cloned();
     Some(match offer.kind.as_str() {

@@ -1,26 +1,30 @@
-//! How the C library hands out memory.
+//! Settings of the C library's memory arenas.
 
 #![cfg_attr(
     target_env = "gnu",
     expect(unsafe_code, reason = "nothing safe asks this of glibc")
 )]
 
-/// More than a fragment that is on its way has, as a rule: pages that come anew each time cost time.
+/// Larger than most fragments in transit: fresh pages for each allocation cost time.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 4 << 20;
-/// What may lie free at the end of what smaller pieces come from. To say what is large turns off that glibc finds this itself, and the
-/// 128 KiB that it begins with would be given back and fetched again all the time.
+/// Free bytes kept at the end of the heap for small allocations. Setting the threshold for large
+/// ones turns off glibc's dynamic adjustment, so the initial 128 KiB would be returned and fetched
+/// all the time.
 #[cfg(target_env = "gnu")]
 const FREE_BYTES: libc::c_int = 16 << 20;
 
-/// Has threads share two places that memory comes from, instead of each having one of its own (malloc(3), `M_ARENA_MAX`). What a
-/// service keeps for long comes from one thread; what others need for a moment would stay with each of them, some megabytes at a time.
-/// And what is very large, a snapshot of many requests before all, is given back to the system at once when it is not needed any more
-/// (`M_MMAP_THRESHOLD`): glibc would come to keep up to 64 MiB of that for another time.
-/// For before threads are started. Of no effect with other libraries than glibc.
+/// Lets all threads share two arenas instead of one each (malloc(3), `M_ARENA_MAX`). One thread
+/// allocates what a service keeps for long. With an arena each, other threads would retain some
+/// megabytes of short-lived data.
+///
+/// Very large allocations, above all a snapshot of many requests, are returned to the system at
+/// once (`M_MMAP_THRESHOLD`). Otherwise glibc would come to keep up to 64 MiB of them.
+///
+/// Call this before threads are started. It has no effect with other libraries than glibc.
 pub fn share() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it reads and writes nothing but glibc's own settings, and may be called at any time.
+    // SAFETY: it accesses only glibc's own settings, and may be called at any time.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 2);
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);

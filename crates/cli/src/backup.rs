@@ -1,4 +1,4 @@
-//! `posthaste backup`: copies what a service keeps, while it runs.
+//! `posthaste backup`: copies a service's state while the service runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -44,8 +44,8 @@ pub struct BackupArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// When no service keeps anything in the directory, the folder is there or can't be written, or the journal can't be read. Then there
-/// is no copy.
+/// Fails if no service keeps anything in the directory, the folder exists or can't be written, or
+/// the journal can't be read. Then there is no copy.
 pub fn run(arguments: &BackupArguments) -> Outcome {
     let state = arguments.state.clone();
     let state = state.unwrap_or_else(config::state_directory);

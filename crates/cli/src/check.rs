@@ -1,4 +1,4 @@
-//! `posthaste check`: what a job script asks for.
+//! `posthaste check`: checks the directives of a job script.
 
 mod ask;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 use ask::{Answer, Answers};
 
-/// Larger than any script that a scheduler takes (Slurm: 4 MiB).
+/// Larger than any script that a scheduler accepts (Slurm: 4 MiB).
 const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
 /// Says what a job script asks of posthaste, or what is wrong in it
@@ -55,7 +55,8 @@ pub struct CheckArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// A usage failure when a directive is wrong; those of reading the script, and of asking the service.
+/// Returns a usage failure if a directive is wrong, and the errors of reading the script and of
+/// asking the service.
 pub async fn run(arguments: CheckArguments) -> Outcome {
     let shown = arguments.script.display().to_string();
     let text = read(&arguments.script, &shown)?;
@@ -84,7 +85,7 @@ pub async fn run(arguments: CheckArguments) -> Outcome {
     ask::refusal(&wanted, &answers).map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// What a service can't do for a job in a queue.
+/// Returns the directives that a service can't carry out for a job in a queue.
 pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
     let complaint = |line: usize, what: String| Complaint {
         line,
@@ -105,7 +106,7 @@ pub(crate) fn of_a_job(wanted: &Wanted) -> Vec<Complaint> {
     relative.chain(nowhere).collect()
 }
 
-/// Why what a job leaves can't go where it is to.
+/// Returns the reason for which a job's output can't be stored at its destination.
 fn goes_nowhere(one: &StageOut) -> Option<String> {
     let to = &one.destination;
     if !to.starts_with('/') && !to.contains(':') {
@@ -147,11 +148,11 @@ fn read(path: &PathBuf, shown: &str) -> Result<String, Failure> {
         let error = Error::new(ErrorKind::Invalid, "read", shown.to_owned());
         return Err(error.cause("it is larger than any job script").into());
     }
-    // What is not ours may be written in any encoding.
+    // Lines that are not ours may have any encoding.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Deadlines that have passed already.
+/// Lists deadlines that have passed already.
 fn too_late(wanted: &Wanted, now: Timestamp) -> Vec<Complaint> {
     let ins = wanted.stage_ins.iter().map(|one| (one.line, one.deadline));
     let outs = wanted.stage_outs.iter().map(|one| (one.line, one.deadline));
@@ -170,7 +171,7 @@ fn too_late(wanted: &Wanted, now: Timestamp) -> Vec<Complaint> {
     late
 }
 
-/// The moment, where it does not depend on the job.
+/// Returns the moment of a deadline, if it does not depend on the job.
 fn moment_of(deadline: Deadline, now: Timestamp) -> Option<Timestamp> {
     match deadline {
         Deadline::Within(_) => None,
@@ -178,7 +179,7 @@ fn moment_of(deadline: Deadline, now: Timestamp) -> Option<Timestamp> {
     }
 }
 
-/// All but the last are said here: that one ends the command.
+/// Reports all complaints but the last, which becomes the command's failure.
 fn complain(shown: &str, complaints: &[Complaint]) -> Failure {
     let mut lines: Vec<String> = complaints
         .iter()

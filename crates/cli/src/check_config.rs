@@ -1,4 +1,4 @@
-//! `posthaste check-config`: whether a file of settings makes sense, before something is started with it.
+//! `posthaste check-config`: checks a file of settings before something is started with it.
 
 use std::{
     ffi::OsString,
@@ -33,7 +33,7 @@ pub struct CheckConfigArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Lists the mistakes in the file.
 pub fn run(arguments: &CheckConfigArguments, command: &Command) -> Outcome {
     let tables = settings::read(command, &arguments.file)?;
     let (mut count, mut notes) = (0, Vec::new());
@@ -41,7 +41,7 @@ pub fn run(arguments: &CheckConfigArguments, command: &Command) -> Outcome {
         count += words.len();
         let start = [OsString::from("posthaste"), name.into()];
         let all = start.iter().chain(words);
-        // What a table lacks may be typed; what does not go together is wrong.
+        // The command line may complete a table; options that exclude each other are wrong.
         let matches = command.clone().try_get_matches_from(all);
         let matches = match matches {
             Ok(matches) => matches,
@@ -80,7 +80,7 @@ pub fn run(arguments: &CheckConfigArguments, command: &Command) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a service reads at its start.
+/// Checks the files that a service reads at its start.
 fn check_files(file: &dyn Fn(&str) -> Option<PathBuf>) -> Result<(), Failure> {
     let each = |key: &str, check: &dyn Fn(&Path) -> Result<(), Failure>| {
         file(key).map_or(Ok(()), |path| check(&path))

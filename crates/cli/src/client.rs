@@ -1,4 +1,4 @@
-//! Speaks to the service's REST API.
+//! Client of the service's REST API.
 
 mod away;
 mod lines;
@@ -28,18 +28,19 @@ use crate::{
 };
 pub use away::{ride_out, say_away};
 
-/// Largest answer taken: a manifest of 10^7 files is about this.
+/// Largest accepted answer: a manifest of 10^7 files has about this size.
 const ANSWER_BYTES_MAX: usize = 4 << 30;
-/// Largest single event taken.
+/// Largest accepted event.
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// Requests asked for at once.
+/// Requests fetched per call.
 const PAGE: usize = 1_000;
-/// A connection that isn't there after this long won't be.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// An answer that isn't there after this long won't come.
+/// Timeout of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often a service that is not through is asked again, which waits a minute itself; and the pause before that.
+/// Number of retries of a busy service, each of which it holds for a minute; and the pause before
+/// each.
 const BUSY_TRIES: u32 = 30;
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -61,7 +62,7 @@ pub struct ServiceArguments {
     pub token_file: Option<PathBuf>,
 }
 
-/// A service that can be asked.
+/// Client of one service.
 #[derive(Debug, Clone)]
 pub struct ServiceClient {
     url: String,
@@ -70,12 +71,12 @@ pub struct ServiceClient {
     client: Client<WebConnector, Full<Bytes>>,
 }
 
-/// What is shown to the service.
+/// Credential that a client presents to the service.
 #[derive(Debug, Clone)]
 enum Shown {
     Nothing,
     Token(String),
-    /// What somebody got who logged in, renewed where it must be.
+    /// Tokens of a login, renewed when needed.
     Login(Login),
 }
 
@@ -83,7 +84,7 @@ impl ServiceClient {
     /// Reads the token; connects at the first question.
     ///
     /// # Errors
-    /// When the token file can't be read, or others can read it.
+    /// Fails if the token file can't be read, or others can read it.
     pub fn open(arguments: &ServiceArguments) -> Result<Self, Failure> {
         let token_file = match &arguments.token_file {
             Some(file) => file.clone(),
@@ -109,26 +110,27 @@ impl ServiceClient {
         Self::with_token(&arguments.url, token)
     }
 
-    /// A client with this token.
+    /// Builds a client with this token.
     ///
     /// # Errors
-    /// When TLS is spoken and there are no certificates.
+    /// Fails if the service uses TLS and there are no certificates.
     pub fn with_token(url: &str, token: String) -> Result<Self, Failure> {
         Self::new(url, Shown::Token(token), None)
     }
 
-    /// A client for what needs no token.
+    /// Builds a client for calls that need no token.
     ///
     /// # Errors
-    /// When TLS is spoken and there are no certificates.
+    /// Fails if the service uses TLS and there are no certificates.
     pub fn anonymous(url: &str, ca_file: Option<&Path>) -> Result<Self, Failure> {
         Self::new(url, Shown::Nothing, ca_file)
     }
 
-    /// A client of who logged in.
+    /// Builds a client with a login's tokens.
     ///
     /// # Errors
-    /// Those of reading the login, and when TLS is spoken and there are no certificates.
+    /// Returns the errors of reading the login, and fails if the service uses TLS and there are no
+    /// certificates.
     pub fn logged_in(url: &str, login: Login) -> Result<Self, Failure> {
         let ca_file = login.ca_file()?;
         Self::new(url, Shown::Login(login), ca_file.as_deref())
@@ -146,7 +148,7 @@ impl ServiceClient {
         })
     }
 
-    /// Shows who asks.
+    /// Adds the token to a request.
     async fn signed(&self, request: request::Builder) -> Result<request::Builder, Failure> {
         let token = match &self.token {
             Shown::Nothing => return Ok(request),
@@ -177,7 +179,7 @@ impl ServiceClient {
         Failure::usage(format!("can't ask the service {}: {cause}", self.url))
     }
 
-    /// Waits for an answer.
+    /// Sends a request and waits for the answer.
     async fn answer(
         &self,
         asked: impl Future<Output = Result<Response<Incoming>, legacy::Error>>,
@@ -209,26 +211,27 @@ impl ServiceClient {
         read(self.send(method, path, body).await?).await
     }
 
-    /// Asks for one thing.
+    /// Gets a resource.
     ///
     /// # Errors
-    /// The service's refusal, or that it can't be reached.
+    /// Returns the service's refusal, or fails if it can't be reached.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         parse(&self.ask(Method::GET, path, None).await?)
     }
 
-    /// Asks for one thing, as often as it takes while the service is away.
+    /// Gets a resource, and retries while the service is away.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`], of a service that stays away with why.
+    /// Fails as [`ServiceClient::get`] does, with the reason if the service stays away.
     pub async fn get_again<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         ride_out(|| self.get(path), say_away).await
     }
 
-    /// Asks for what may take long: again and again, by the path `again`, while the service says that it is not through.
+    /// Gets a resource that may take long. Repeats the call with the path `again` while the service
+    /// reports that it has not finished.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn get_patiently<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -250,19 +253,21 @@ impl ServiceClient {
         }
     }
 
-    /// Requests, newest first: those that `choice` names, like `&state=open`, and `most` of them.
+    /// Returns the newest requests that `choice` selects (`&state=open`, for example), at most
+    /// `most`, newest first.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn requests(&self, choice: &str, most: usize) -> Result<Vec<api::Request>, Failure> {
         let id = |request: &api::Request| request.id.clone();
         self.newest("/v1/requests", choice, most, id).await
     }
 
-    /// Things of requests, those of the newest first: those that `choice` names, `most` of them. `id` is that of its request.
+    /// Returns items of the newest requests that `choice` selects, at most `most`. `id` returns the
+    /// id of an item's request.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn newest<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -278,7 +283,7 @@ impl ServiceClient {
             let page: Vec<T> = self
                 .get(&format!("{path}?limit={limit}{before}{choice}"))
                 .await?;
-            // More than a page is what a service gives that knows of no pages.
+            // A service that does not know pages returns more than a page.
             let is_last = page.len() != limit;
             all.extend(page);
             if is_last {
@@ -291,15 +296,15 @@ impl ServiceClient {
     /// Asks for bytes.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn get_bytes(&self, path: &str) -> Result<Bytes, Failure> {
         self.ask(Method::GET, path, None).await
     }
 
-    /// Sends one thing and takes the answer.
+    /// Posts a body and returns the answer.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -309,10 +314,10 @@ impl ServiceClient {
         parse(&self.ask(Method::POST, path, Some(body)).await?)
     }
 
-    /// Puts one thing in its place and takes the answer.
+    /// Puts a body and returns the answer.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn put<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -322,36 +327,36 @@ impl ServiceClient {
         parse(&self.ask(Method::PUT, path, Some(body)).await?)
     }
 
-    /// Takes one thing back and takes the answer.
+    /// Deletes a resource and returns the answer.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         parse(&self.ask(Method::DELETE, path, None).await?)
     }
 
-    /// Changes one thing; there is no answer.
+    /// Patches a resource; there is no answer.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn patch(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
         let body = serde_json::to_vec(body).map_err(anyhow::Error::from)?;
         self.ask(Method::PATCH, path, Some(body)).await.map(|_| ())
     }
 
-    /// Sends one thing; there is no answer.
+    /// Posts a body; there is no answer.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn say(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
         let body = serde_json::to_vec(body).map_err(anyhow::Error::from)?;
         self.ask(Method::POST, path, Some(body)).await.map(|_| ())
     }
 
-    /// Says something that has no answer.
+    /// Calls a method without a body or an answer.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn tell(&self, method: Method, path: &str) -> Result<(), Failure> {
         self.ask(method, path, None).await.map(|_| ())
     }
@@ -359,7 +364,7 @@ impl ServiceClient {
     /// Streams events after number `after`, of one request when named.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn events(&self, request: Option<&str>, after: u64) -> Result<Events, Failure> {
         let of = request.map_or_else(String::new, |request| format!("&request={request}"));
         let response = self
@@ -372,7 +377,7 @@ impl ServiceClient {
     }
 }
 
-/// Sees that this is the address of a service.
+/// Checks that this is the address of a service.
 fn check_address(url: &str) -> Result<(), Failure> {
     let address = url.parse::<hyper::Uri>().ok();
     let is_one = |address: &hyper::Uri| {
@@ -386,7 +391,7 @@ fn check_address(url: &str) -> Result<(), Failure> {
     )))
 }
 
-/// What may be tried where a service gives no answer.
+/// Returns a hint for a service that gives no answer.
 fn hint_of(cause: &str) -> &'static str {
     if cause.contains("certificate") {
         "SSL_CERT_FILE or `posthaste login --ca-file` names the authority that signed it"
@@ -397,7 +402,7 @@ fn hint_of(cause: &str) -> &'static str {
     }
 }
 
-/// An answer that is to be read, or why there is none.
+/// Returns a successful response, or the reason for the failure.
 async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
     match response.status() {
         status if status.is_success() => Ok(response),
@@ -405,7 +410,7 @@ async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, Fa
     }
 }
 
-/// What was answered, or why nothing was.
+/// Returns the body of a response, or the reason for its failure.
 async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
     whole(accepted(response).await?).await
 }
@@ -436,7 +441,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     if let Ok(problem) = serde_json::from_slice::<api::Problem>(body) {
         return Failure::told(problem);
     }
-    // No service, but what stands before one.
+    // The answer is a proxy's, not a service's.
     let exit = match status {
         StatusCode::NOT_FOUND => Exit::FileNotFound,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Fatal,
@@ -448,7 +453,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     Failure::new(exit, format!("the service answered {status}"))
 }
 
-/// A stream of events.
+/// Stream of events.
 #[derive(Debug)]
 pub struct Events {
     body: Incoming,
@@ -456,7 +461,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event, or none when the service ended the stream.
+    /// Returns the next event, or `None` when the service ended the stream.
     pub async fn next(&mut self) -> Option<api::Event> {
         loop {
             while let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {

@@ -1,4 +1,4 @@
-//! `posthaste condor`: what a pool's HTCondor has of posthaste.
+//! `posthaste condor`: commands for a pool's HTCondor.
 
 mod ads;
 mod plugin;
@@ -27,7 +27,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The command's.
+/// Returns the command's errors.
 pub async fn run(arguments: CondorArguments) -> Outcome {
     match arguments.command {
         Command::Plugin(arguments) => plugin::run(arguments).await,

@@ -1,8 +1,8 @@
-//! The one place of the executable that reads the environment.
+//! Only place of the executable that reads the environment.
 
 use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
-/// Where the service listens unless told otherwise.
+/// Default address of the service.
 pub const SERVICE_URL: &str = "http://127.0.0.1:7420";
 
 #[expect(
@@ -15,19 +15,20 @@ fn variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The command line as it was typed.
+/// Returns the command line as typed.
 pub fn typed() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
-/// Whether the command line asks for JSON. What follows `--` is another's.
+/// Returns whether the command line asks for JSON. Words after `--` belong to another program.
 pub fn wants_json() -> bool {
     let typed = typed();
     let mut own = typed.iter().take_while(|word| *word != "--");
     own.any(|word| word == "--json")
 }
 
-/// The service's state directory: `$XDG_STATE_HOME/posthaste`, else `~/.local/state/posthaste`.
+/// Returns the service's state directory: `$XDG_STATE_HOME/posthaste`, else
+/// `~/.local/state/posthaste`.
 pub fn state_directory() -> PathBuf {
     let state = variable("XDG_STATE_HOME")
         .or_else(|| variable("HOME").map(|home| home.join(".local").join("state")));
@@ -36,7 +37,7 @@ pub fn state_directory() -> PathBuf {
         .join("posthaste")
 }
 
-/// Where users keep what configures posthaste: `$XDG_CONFIG_HOME/posthaste`, else
+/// Returns the directory of users' configuration: `$XDG_CONFIG_HOME/posthaste`, else
 /// `~/.config/posthaste`.
 pub fn config_directory() -> PathBuf {
     let config =
@@ -46,7 +47,7 @@ pub fn config_directory() -> PathBuf {
         .join("posthaste")
 }
 
-/// What this host calls itself.
+/// Returns this host's own name.
 pub fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
@@ -56,48 +57,50 @@ fn text(name: &str) -> Option<String> {
     variable(name)?.into_os_string().into_string().ok()
 }
 
-/// Who connects to a PostgreSQL database whose address does not say, as its own programs choose.
+/// Returns the user for a PostgreSQL database whose address names none, chosen like PostgreSQL's
+/// own programs do.
 pub fn database_user() -> Option<String> {
     ["PGUSER", "USER", "LOGNAME"]
         .iter()
         .find_map(|name| text(name))
 }
 
-/// The password for a PostgreSQL database, where it is in the environment.
+/// Returns the password for a PostgreSQL database, if the environment has it.
 pub fn database_password() -> Option<String> {
     text("PGPASSWORD")
 }
 
-/// The file where people keep passwords for PostgreSQL databases.
+/// Returns the file with passwords for PostgreSQL databases.
 pub fn database_password_file() -> Option<PathBuf> {
     variable("PGPASSFILE").or_else(|| variable("HOME").map(|home| home.join(".pgpass")))
 }
 
-/// The authorities whose certificates of PostgreSQL servers are trusted beside the system's: `$PGSSLROOTCERT`, else
-/// `~/.postgresql/root.crt` where it is there.
+/// Returns the authorities whose certificates of PostgreSQL servers are trusted beside the
+/// system's: `$PGSSLROOTCERT`, else `~/.postgresql/root.crt` if it exists.
 pub fn database_authorities() -> Option<PathBuf> {
     let usual = || variable("HOME").map(|home| home.join(".postgresql").join("root.crt"));
     let usual = || usual().filter(|file| file.exists());
     variable("PGSSLROOTCERT").or_else(usual)
 }
 
-/// Whether colours are unwanted (<https://no-color.org>).
+/// Returns whether colours are unwanted (<https://no-color.org>).
 pub fn no_color() -> bool {
     variable("NO_COLOR").is_some()
 }
 
-/// Whether the environment says what this is called in traces (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
+/// Returns whether the environment sets this program's name in traces
+/// (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
 pub fn names_service() -> bool {
     variable("OTEL_SERVICE_NAME").is_some()
 }
 
-/// The first of these variables that is set, with what belongs to it.
+/// Returns the first of these variables that is set, with its companion.
 pub fn first_set(names: &[(&'static str, &'static str)]) -> Option<(&'static str, &'static str)> {
     let mut names = names.iter().copied();
     names.find(|(name, _)| variable(name).is_some())
 }
 
-/// The address at which the SSH connection that runs this came in: the third word of
+/// Returns the address at which the SSH connection of this process came in: the third word of
 /// `SSH_CONNECTION`. `None` without SSH.
 pub fn ssh_server_address() -> Option<IpAddr> {
     let words = variable("SSH_CONNECTION")?;

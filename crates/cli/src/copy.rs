@@ -194,13 +194,13 @@ enum LinkChoice {
     Skip,
 }
 
-/// Threads that run lanes to remote endpoints. Disks are read and written on others.
+/// Threads for lanes to remote endpoints. Disks are read and written on others.
 const WORKER_THREADS: usize = 2;
 
 /// Copies; the exit code is rclone's (`docs/reference/exit-codes.md`).
 ///
 /// # Errors
-/// [`Failure`] for arguments that make no sense.
+/// Returns a [`Failure`] for invalid arguments.
 pub fn run(mut arguments: CopyArguments) -> Outcome {
     arguments.destination = match arguments.target_directory.take() {
         Some(mut directory) => {
@@ -228,7 +228,7 @@ pub fn run(mut arguments: CopyArguments) -> Outcome {
         .build()
         .map_err(anyhow::Error::from)?;
     let ended = runtime.block_on(run_async(arguments));
-    // What is given up, as at the end of its time, may wait for minutes before it would send on.
+    // An abandoned copy, as after its time limit, may wait minutes before its next transfer.
     runtime.shutdown_background();
     ended
 }
@@ -299,14 +299,14 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-/// Looks for what was lost of what `-a` asks for.
+/// Looks for losses among the metadata of `-a`.
 async fn looked(places: Places, arguments: &CopyArguments) -> Result<Losses, Failure> {
     let filter = Filter::new(&arguments.include, &arguments.exclude)?;
     let looking = tokio::task::spawn_blocking(move || places.losses(&filter));
     Ok(looking.await.map_err(anyhow::Error::from)?)
 }
 
-/// Copies while the screen is drawn and the rate limit kept.
+/// Copies while the screen is drawn and the rate limit is kept.
 async fn while_shown<T>(
     arguments: &CopyArguments,
     screen: &Screen,
@@ -329,10 +329,10 @@ async fn while_shown<T>(
     }
 }
 
-/// How addresses are opened; what people should know of it goes to the screen there is.
+/// Prepares access to addresses; its notices go to the current screen.
 ///
 /// # Errors
-/// When the gateways can't be read.
+/// Fails if the gateways can't be read.
 fn access(arguments: &CopyArguments, screen: Arc<CurrentScreen>) -> Result<Access, Failure> {
     let gateways = through::known(arguments.gateways.as_deref())?;
     let start = StartOptions {
@@ -391,7 +391,7 @@ fn ends_with_slash(text: &OsStr) -> bool {
     text.as_bytes().ends_with(b"/")
 }
 
-/// rclone's exit code for this ending.
+/// Returns rclone's exit code for this ending.
 fn exit_code(ending: &Ending, error_on_no_transfer: bool) -> u8 {
     if let Some(error) = &ending.fatal {
         let is_directory = error.context().iter().any(|(key, _)| *key == "directory");

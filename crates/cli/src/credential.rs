@@ -1,4 +1,5 @@
-//! `posthaste credential add|list|check|remove|rekey`: what somebody gives the service to reach places of theirs.
+//! `posthaste credential add|list|check|remove|rekey`: users' credentials, with which the service
+//! reaches their places.
 
 use std::{
     collections::BTreeMap,
@@ -121,7 +122,7 @@ impl OneArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// Secrets that can't be read; the service's refusal, or that it can't be reached.
+/// Fails if secrets can't be read, the service refuses, or it can't be reached.
 pub async fn run(arguments: CredentialArguments) -> Outcome {
     match arguments.verb {
         Verb::Add(arguments) => add(arguments).await?,
@@ -176,7 +177,7 @@ async fn add(arguments: AddArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The keys and values in a file, or standard input.
+/// Reads the keys and values in a file, or standard input.
 fn secrets(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     let text = if path == Path::new("-") {
         let mut text = String::new();
@@ -189,7 +190,7 @@ fn secrets(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
         posthaste_service::read_private(path)?
     };
     toml::from_str(&text).map_err(|_| {
-        // What is wrong is not quoted: it may be a secret.
+        // The message does not quote the text, which may be a secret.
         let shown = path.display();
         Failure::usage(format!(
             "can't understand the secrets in {shown}: they are no lines of key = \"value\""

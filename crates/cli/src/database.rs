@@ -1,14 +1,14 @@
-//! Where a PostgreSQL database is, as arguments name it, with the password that PostgreSQL's own programs would use.
+//! Address of a PostgreSQL database, with the password that PostgreSQL's own programs would use.
 
 use posthaste_endpoint::trusted_roots;
 use posthaste_journal::DatabaseUrl;
 
 use crate::{config, failure::Failure};
 
-/// The database at this address: the value of `argument`.
+/// Parses a database's address, the value of `argument`.
 ///
 /// # Errors
-/// When it is no address, has a password in it, or the password file can be read by others.
+/// Fails if it is no address or contains a password, or if others can read the password file.
 pub fn address(argument: &str, url: &str) -> Result<DatabaseUrl, Failure> {
     let user = config::database_user();
     let address = DatabaseUrl::parse(url, user.as_deref())

@@ -1,4 +1,4 @@
-//! `posthaste datasets`: what depots hold, and who.
+//! `posthaste datasets`: the datasets that depots hold, and their holders.
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub struct DatasetsArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: DatasetsArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let datasets = match &arguments.id {

@@ -1,7 +1,7 @@
 //! `posthaste demo`: the whole way of a dataset on one machine, with a depot that dies.
 //!
-//! Nothing here is played: the service and the relays are processes of their own, the dead relay
-//! is killed with SIGKILL, and what arrives is compared with what left, byte by byte.
+//! Nothing is simulated: the service and the relays are processes of their own, and the dead relay
+//! is killed with SIGKILL. The delivered tree is compared with the original byte by byte.
 
 mod compare;
 mod stage;
@@ -25,9 +25,9 @@ use crate::{
 };
 use stage::Stage;
 
-/// How often a frame is drawn.
+/// Interval between two frames.
 const FRAME_EVERY: Duration = Duration::from_millis(250);
-/// The erasure code: of four depots three hold each chunk, and any one may be lost.
+/// Erasure code: three of four depots hold each chunk, and any one may be lost.
 const CODE: &str = "2+1";
 /// Longest wait after the deadline before the demo gives up.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -59,7 +59,7 @@ pub struct DemoArguments {
     picture: Option<PathBuf>,
 }
 
-/// How the demo went.
+/// Result of the demo.
 #[derive(Debug, Serialize)]
 struct Summary {
     bytes: u64,
@@ -77,7 +77,7 @@ struct Summary {
 /// Runs the demo.
 ///
 /// # Errors
-/// When something could not even be started.
+/// Fails if something can't even be started.
 pub async fn run(arguments: DemoArguments) -> Outcome {
     let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
         .map_err(anyhow::Error::from)?;
@@ -210,7 +210,7 @@ async fn offload(
     }
 }
 
-/// Half of all fragments are stored.
+/// Returns whether half of all fragments are stored.
 fn is_half_way(request: &api::Request) -> bool {
     let stored: u64 = request.shares.iter().map(|share| share.stored_bytes).sum();
     request.bytes > 0 && stored * 4 >= request.bytes * 3

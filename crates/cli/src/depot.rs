@@ -1,4 +1,5 @@
-//! `posthaste depot add|invite|list|rank|drain|undrain|remove`: the depots in the service's books.
+//! `posthaste depot add|invite|list|rank|drain|undrain|remove`: the depots registered with the
+//! service.
 
 mod rank;
 
@@ -193,7 +194,7 @@ struct InviteArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: DepotArguments) -> Outcome {
     match arguments.verb {
         Verb::Add(arguments) => add(*arguments).await?,
@@ -328,7 +329,7 @@ async fn list(service: &ServiceArguments, json: bool) -> Result<(), crate::failu
     Ok(())
 }
 
-/// Whether it is there, and how far its draining is.
+/// Describes whether the depot is up, and the progress of its draining.
 fn state(depot: &api::Depot) -> String {
     let drain = match &depot.drain {
         None => return depot.state.to_string(),
@@ -342,19 +343,19 @@ fn state(depot: &api::Depot) -> String {
     format!("{}, {drain}", depot.state)
 }
 
-/// Reads a level; `auto` is nought, as the service writes it.
+/// Parses a level; `auto` is 0, as the service writes it.
 fn parse_level(text: &str) -> Result<u8, String> {
     match text {
         "auto" => Ok(0),
         _ => match text.parse() {
-            // How high it may be is the service's to say.
+            // The service sets the upper limit.
             Ok(level @ 1..) => Ok(level),
             _ => Err("a level is from 1 to 9, or auto".into()),
         },
     }
 }
 
-/// Reads what leaving for one place costs.
+/// Parses the egress price to one place.
 fn parse_price_to(text: &str) -> Result<(String, f64), String> {
     let form = || "write NAME=PRICE, like campus=0.02".to_owned();
     let (name, price) = text.split_once('=').ok_or_else(form)?;
@@ -365,7 +366,7 @@ fn parse_price_to(text: &str) -> Result<(String, f64), String> {
     }
 }
 
-/// When it is lent: by its owner's word too, where that says something.
+/// Describes when the depot is lent: also in its owner's terms, if they say something.
 fn hours(depot: &api::Depot) -> String {
     let Some(own) = &depot.own_hours else {
         return depot.hours.clone();
@@ -378,7 +379,7 @@ fn hours(depot: &api::Depot) -> String {
     format!("{}; says {} ({clock})", depot.hours, own.open)
 }
 
-/// On which terms, in a few words.
+/// Summarizes the terms on which a depot is lent.
 fn lent(depot: &api::Depot) -> String {
     let mut words = vec![hours(depot)];
     if let Some(most) = depot.load_max {

@@ -1,4 +1,4 @@
-//! `posthaste endpoints`: what each kind of storage can do.
+//! `posthaste endpoints`: the capabilities of each kind of storage.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -37,7 +37,7 @@ pub struct EndpointsArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// For an address that makes no sense, and what a plug-in fails with.
+/// Fails for an invalid address, and with a plug-in's error.
 pub async fn run(arguments: EndpointsArguments) -> Outcome {
     let Some(address) = &arguments.address else {
         if arguments.json {
@@ -78,7 +78,7 @@ fn described(built_in: &BuiltIn) -> Map<String, Value> {
     object
 }
 
-/// A column for each endpoint.
+/// Returns the table, a column for each endpoint.
 fn table() -> Vec<Vec<String>> {
     let schemes = BUILT_IN.iter().map(|built_in| built_in.capabilities.scheme);
     let heading = [""].into_iter().chain(schemes).map(str::to_owned).collect();
@@ -96,7 +96,7 @@ fn legend() -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The page of the reference.
+/// Returns the page of the reference.
 pub fn page() -> String {
     let mut page = "\
 # Endpoints

@@ -1,4 +1,4 @@
-//! How a command ends badly: one line for people, one exit code for programs.
+//! Failures of commands: one line for people, one exit code for programs.
 
 use std::{fmt, process::ExitCode};
 
@@ -6,53 +6,54 @@ use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Locus};
 use serde::Serialize;
 
-/// How a command ends.
+/// Result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
-/// The exit codes, rclone's where rclone has one. `docs/reference/exit-codes.md` explains them.
+/// Exit codes, rclone's if rclone has one. `docs/reference/exit-codes.md` explains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Something not covered below.
+    /// Failure not covered below.
     Other = 1,
-    /// The command line makes no sense.
+    /// Invalid command line.
     Usage = 2,
-    /// A directory isn't there.
+    /// Missing directory.
     DirectoryNotFound = 3,
-    /// A file or a request isn't there.
+    /// Missing file or request.
     FileNotFound = 4,
-    /// May pass when tried again.
+    /// Temporary failure: a retry may succeed.
     Temporary = 5,
     /// Some files were left out; the rest was done.
     LessSerious = 6,
-    /// Trying again won't help: credentials, permissions, no space.
+    /// Permanent failure: credentials, permissions, no space.
     Fatal = 7,
-    /// The time limit ended it.
+    /// Stop by the time limit.
     TimeLimit = 10,
-    /// The service refused the request: infeasible deadline, too few depots, no space.
+    /// Refusal by the service: infeasible deadline, too few depots, no space.
     Refused = 11,
-    /// A stream could not reach its destination; all of it is kept, part of it elsewhere.
+    /// Stream that could not reach its destination: all of it is kept, some of it elsewhere.
     Parked = 12,
 }
 
-/// A command's end, when it is not a good one.
+/// Failed end of a command.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
     message: String,
-    /// The page under `docs/errors/` that explains it, where it is known better than by the exit code.
+    /// Page under `docs/errors/` that explains the failure, if it is known better than by the exit
+    /// code.
     code: Option<String>,
 }
 
-/// A command's bad end, as programs read it.
+/// Failure of a command for programs.
 #[derive(Debug, Serialize)]
 pub struct Line<'a> {
-    /// The page under `docs/errors/` that explains it.
+    /// Page under `docs/errors/` that explains the failure.
     code: &'a str,
     message: &'a str,
 }
 
 impl Failure {
-    /// A failure with this code and this one line.
+    /// Builds a failure with this code and this one line.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -61,14 +62,14 @@ impl Failure {
         }
     }
 
-    /// A failure as the service tells it.
+    /// Builds a failure from the service's problem.
     pub fn told(problem: api::Problem) -> Self {
         let mut failure = Self::new(exit_for_code(&problem.code), problem.detail);
         failure.code = Some(problem.code);
         failure
     }
 
-    /// The end of a request that was refused or failed.
+    /// Builds the failure of a refused or failed request.
     pub fn of_request(request: &api::Request, doing: &str) -> Self {
         let reason = request.reason.as_deref().unwrap_or("no reason was given");
         let message = format!("{doing}: {reason}");
@@ -102,33 +103,33 @@ impl Failure {
         }
     }
 
-    /// Bad arguments: the line should say what to write instead.
+    /// Builds a failure for bad arguments: the line should show the correct form.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// The same, with more in its line.
+    /// Appends text to the failure's line.
     pub fn and(mut self, more: &str) -> Self {
         self.message.push_str(more);
         self
     }
 
-    /// Whether trying again may go well.
+    /// Returns whether retrying may succeed.
     pub fn may_pass(&self) -> bool {
         self.exit == Exit::Temporary
     }
 
-    /// Whether what was asked makes no sense.
+    /// Returns whether the request itself is invalid.
     pub fn is_usage(&self) -> bool {
         self.exit == Exit::Usage
     }
 
-    /// Whether what it was about isn't there.
+    /// Returns whether the subject does not exist.
     pub fn is_not_found(&self) -> bool {
         self.exit == Exit::FileNotFound
     }
 
-    /// The code a program sees.
+    /// Returns the exit code for programs.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.exit as u8)
     }
@@ -157,7 +158,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// What the parser of command lines refuses, in one line, and what it would try.
+/// Condenses a refusal of the command-line parser into one line, with its suggestions.
 pub fn said_by_parser(error: &clap::Error) -> (String, Vec<String>) {
     let said = error.render().to_string();
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -168,7 +169,7 @@ pub fn said_by_parser(error: &clap::Error) -> (String, Vec<String>) {
     (what, tips.map(one_line).collect())
 }
 
-/// The exit code for a page under `docs/errors/`.
+/// Returns the exit code for a page under `docs/errors/`.
 fn exit_for_code(code: &str) -> Exit {
     match code {
         "not-found" => Exit::FileNotFound,
@@ -180,7 +181,7 @@ fn exit_for_code(code: &str) -> Exit {
     }
 }
 
-/// The exit code that tells a program what kind of error this was.
+/// Returns the exit code for this kind of error.
 pub fn exit_for(error: &Error) -> Exit {
     if error.is_temporary() {
         return Exit::Temporary;

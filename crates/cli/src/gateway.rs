@@ -79,7 +79,7 @@ fn forward(text: &str) -> Result<Forward, String> {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When a port is in use, the directory can't be used, or the rules make no sense.
+/// Fails if a port is in use, the directory can't be used, or the rules are invalid.
 pub async fn run(arguments: GatewayArguments) -> Outcome {
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
     let table = match &arguments.routes {

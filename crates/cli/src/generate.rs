@@ -1,4 +1,4 @@
-//! `posthaste generate`: files made from the program itself: OpenAPI, man pages, completions.
+//! `posthaste generate`: files generated from the program itself: OpenAPI, man pages, completions.
 
 use std::{
     fs,
@@ -43,7 +43,7 @@ enum What {
 /// Runs the command.
 ///
 /// # Errors
-/// When the directory can't be written.
+/// Fails if the directory can't be written.
 pub fn run(arguments: &GenerateArguments, command: Command) -> Outcome {
     let directory = &arguments.directory;
     let failed = |cause: std::io::Error| {

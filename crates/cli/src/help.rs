@@ -1,10 +1,11 @@
-//! What `posthaste --help` shows: the commands that most people need, in groups. `posthaste help all` shows the others too.
+//! Text of `posthaste --help`: the commands that most people need, in groups. `posthaste help all`
+//! shows the others too.
 
 use std::{ffi::OsString, fmt::Write as _};
 
 use clap::Command;
 
-/// Each group's heading, and its commands.
+/// Headings of the groups, and their commands.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Copy", &["cp", "ls"]),
     ("Move by a deadline", &["offload", "stage-in", "pull"]),
@@ -28,7 +29,7 @@ Options:
   -V, --version  Prints version
 ";
 
-/// The command line with this help.
+/// Adds this help to the command line.
 pub fn grouped(command: Command) -> Command {
     let mut text = ABOVE.to_owned();
     for (heading, names) in GROUPS {
@@ -38,7 +39,7 @@ pub fn grouped(command: Command) -> Command {
     command.override_help(text)
 }
 
-/// Some commands with what each does, as clap lists them.
+/// Lists some commands with their summaries, as clap does.
 fn listed(command: &Command, names: &[&str]) -> String {
     let found = names
         .iter()
@@ -51,7 +52,7 @@ fn listed(command: &Command, names: &[&str]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// Whether every command is asked for.
+/// Returns whether the words ask for every command.
 pub fn wants_all(words: &[OsString]) -> bool {
     words.len() == 3 && words[1] == "help" && words[2] == "all"
 }

@@ -1,4 +1,4 @@
-//! `posthaste history`: what was moved, and when.
+//! `posthaste history`: transferred bytes over time.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::{
     output,
 };
 
-/// A step in which little was moved, and so on to the one with the most.
+/// Bars from the step with the fewest bytes to the one with the most.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Shows what was moved on each path, and when
@@ -48,7 +48,7 @@ pub struct HistoryArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: HistoryArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let now = Timestamp::now();
@@ -105,7 +105,7 @@ fn row(name: &str, bytes: &[u64], step_s: u64) -> Vec<String> {
     ]
 }
 
-/// A bar for each step; a space where nothing was moved.
+/// Draws a bar for each step; a space for a step without transfers.
 fn bars(bytes: &[u64], most: u64) -> String {
     let bar = |bytes: &u64| match bytes {
         0 => ' ',

@@ -1,4 +1,4 @@
-//! What commands read line by line: a file, or standard input.
+//! Line by line input of commands: a file, or standard input.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure};
 /// Opens a file that an argument names, `-` for standard input.
 ///
 /// # Errors
-/// [`Exit::FileNotFound`] when it can't be.
+/// Returns [`Exit::FileNotFound`] if it can't be opened.
 pub async fn open(file: &str) -> Result<Box<dyn AsyncRead + Send + Unpin>, Failure> {
     if file == "-" {
         return Ok(Box::new(tokio::io::stdin()));

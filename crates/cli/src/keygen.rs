@@ -31,7 +31,7 @@ pub struct KeygenArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// When an identity is there already, or the file can't be written.
+/// Fails if an identity exists already, or the file can't be written.
 pub fn run(arguments: &KeygenArguments) -> Outcome {
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(keys::identity_file);

@@ -1,4 +1,4 @@
-//! For whom a dataset is encrypted, and as whom it is opened.
+//! Recipients for whom a dataset is encrypted, and identities that open it.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ pub struct RecipientArguments {
     recipients_file: Vec<PathBuf>,
 }
 
-/// A name's recipients in `recipients.toml`: one, or a list.
+/// Recipients of a name in `recipients.toml`: one, or a list.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Entry {
@@ -37,10 +37,11 @@ enum Entry {
 }
 
 impl RecipientArguments {
-    /// The recipients; none when it is not to be encrypted, and never none when it is.
+    /// Returns the recipients: empty if the dataset is not to be encrypted, and only then.
     ///
     /// # Errors
-    /// [`Exit::Usage`] for what is no recipient, an unknown name, or a file that names nobody.
+    /// Returns [`Exit::Usage`] for an invalid recipient, an unknown name, or a file without
+    /// recipients.
     pub fn resolve(&self) -> Result<Vec<String>, Failure> {
         let mut recipients = Vec::new();
         for (given, number) in self.encrypt_for.iter().zip(1..) {
@@ -67,7 +68,7 @@ fn parse(text: &str) -> Result<String, KeyError> {
         .map(|recipient| recipient.to_string())
 }
 
-/// The recipients of a name.
+/// Returns the recipients of a name.
 fn named(name: &str) -> Result<Vec<String>, Failure> {
     let path = config::config_directory().join("recipients.toml");
     let refused = |why: String| Failure::usage(format!("can't encrypt for {name}: {why}"));
@@ -94,7 +95,7 @@ fn named(name: &str) -> Result<Vec<String>, Failure> {
         .map_err(|why| refused(format!("{shown}: {why}")))
 }
 
-/// The recipients in a file as the age command takes it: one a line, with comments.
+/// Reads the recipients in a file of the age command's format: one a line, with comments.
 fn listed(file: &Path) -> Result<Vec<String>, Failure> {
     let refused = |why: String| {
         Failure::usage(format!(
@@ -127,7 +128,7 @@ pub struct IdentityArguments {
 }
 
 impl IdentityArguments {
-    /// The files that are read, for people.
+    /// Names the files that are read, for people.
     pub fn shown(&self) -> String {
         let files = self.files();
         let shown = files.iter().map(|file| file.display().to_string());
@@ -145,7 +146,7 @@ impl IdentityArguments {
     /// Reads the identities.
     ///
     /// # Errors
-    /// [`Exit::Fatal`] when a file isn't there, others can read it, or it holds no identity.
+    /// Returns [`Exit::Fatal`] if a file is missing, others can read it, or it holds no identity.
     pub fn load(&self) -> Result<Vec<Identity>, Failure> {
         let mut identities = Vec::new();
         for file in self.files() {
@@ -176,7 +177,7 @@ impl IdentityArguments {
     }
 }
 
-/// Where an identity is unless told otherwise.
+/// Returns the default path of the identity.
 pub fn identity_file() -> PathBuf {
     config::config_directory().join("identity.txt")
 }

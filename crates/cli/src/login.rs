@@ -1,4 +1,5 @@
-//! `posthaste login` and `logout`: who has no token of the service logs in with their site's identity provider.
+//! `posthaste login` and `logout`: users without a token of the service log in with their site's
+//! identity provider.
 
 mod device;
 pub mod stored;
@@ -64,7 +65,8 @@ struct Where {
 /// Logs in.
 ///
 /// # Errors
-/// When nobody can log in there, nobody said yes in time, or the service lets them do nothing.
+/// Fails if the service offers no login, nobody confirmed in time, or the service grants the user
+/// nothing.
 pub async fn run(arguments: LoginArguments) -> Outcome {
     let url = arguments.service.url.trim_end_matches('/').to_owned();
     check_address(&url)?;
@@ -119,7 +121,7 @@ pub async fn run(arguments: LoginArguments) -> Outcome {
 /// Logs out.
 ///
 /// # Errors
-/// When nobody is logged in, and the operating system's.
+/// Fails if nobody is logged in, and with the operating system's errors.
 pub async fn end(arguments: LogoutArguments) -> Outcome {
     let url = arguments.service.url;
     let Some(login) = Login::find(&url)? else {
@@ -138,7 +140,7 @@ pub async fn end(arguments: LogoutArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sees that nobody on the way can read what is shown.
+/// Checks that nobody on the network can read the token.
 fn check_address(url: &str) -> Result<(), Failure> {
     let uri: Option<Uri> = url.parse().ok();
     let place = uri

@@ -1,4 +1,4 @@
-//! What the commands that run for long say meanwhile: lines on standard error, as text or as JSON.
+//! Logs of long-running commands: lines on standard error, as text or as JSON.
 
 use std::{fmt, io, sync::OnceLock};
 
@@ -22,9 +22,9 @@ use posthaste_trace::TARGET;
 
 use crate::{failure::Failure, output, traces::Traces};
 
-/// What targets of ours begin with. Libraries may say what they send, so nothing of theirs is ever shown.
+/// Prefix of our log targets. Libraries may log what they send, so their lines are never shown.
 const OURS: &str = "posthaste";
-/// Fields that say what a line is about: they come first.
+/// Fields that name a line's subject: they come first.
 const SUBJECTS: [&str; 9] = [
     "request",
     "reservation",
@@ -36,7 +36,7 @@ const SUBJECTS: [&str; 9] = [
     "depot",
     "path",
 ];
-/// Those of them that say by themselves what they are.
+/// Targets whose names say by themselves what they are.
 const SPEAKING: [&str; 3] = ["request", "reservation", "job"];
 
 /// How lines are written.
@@ -65,10 +65,10 @@ pub struct LogArguments {
     log_level: Levels,
 }
 
-/// What is said, for as long as the process runs: there is one place where lines go.
+/// Filter of the log lines. It lasts as long as the process, which has one log.
 static HEARD: OnceLock<reload::Handle<Heard, Registry>> = OnceLock::new();
 
-/// The least level that is said, by module.
+/// Least level that is logged, by module.
 #[derive(Debug, Clone)]
 struct Levels(Targets);
 
@@ -79,7 +79,7 @@ impl Default for Levels {
 }
 
 fn levels(text: &str) -> Result<Levels, String> {
-    // A word alone would be taken for a module, of which everything is said.
+    // A word alone would count as a module with every level.
     let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
     let read: Option<Targets> = text.parse().ok();
     let read = read.filter(|_| text.split(',').all(is_level));
@@ -92,7 +92,7 @@ fn levels(text: &str) -> Result<Levels, String> {
 struct JsonLines;
 
 impl io::Write for JsonLines {
-    /// Each line comes whole.
+    /// Writes each line whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = output::plain_json(&String::from_utf8_lossy(line));
         io::stderr().lock().write_all(text.as_bytes())?;
@@ -105,10 +105,10 @@ impl io::Write for JsonLines {
 }
 
 impl LogArguments {
-    /// Has everything said from now on, and spans recorded where traces are sent.
+    /// Starts logging, and records spans if traces are sent.
     ///
     /// # Errors
-    /// When it was called before.
+    /// Fails if it was called before.
     pub fn begin(&self, traces: Option<&Traces>) -> Result<(), Failure> {
         let (said, heard) = reload::Layer::new(Heard(self.log_level.0.clone()));
         let lines = tracing_subscriber::fmt::layer()
@@ -140,7 +140,7 @@ impl LogArguments {
         Ok(())
     }
 
-    /// Has said what these say, from now on; how it is written stays.
+    /// Changes the levels to these from now on; the format stays.
     pub fn go_by(&self) {
         if let Some(heard) = HEARD.get() {
             // It is gone only where nothing is said any more.
@@ -148,25 +148,25 @@ impl LogArguments {
         }
     }
 
-    /// What is said, in words that are the same where that is.
+    /// Returns the levels in canonical form.
     pub fn level(&self) -> String {
         self.log_level.0.to_string()
     }
 
-    /// How lines are written, in a word.
+    /// Returns the format of lines, in a word.
     pub fn format(&self) -> String {
         format!("{:?}", self.log_format).to_lowercase()
     }
 }
 
-/// Whether a module's lines of this level are said now.
+/// Returns whether a module's lines of this level are logged now.
 pub fn says(module: &str, level: Level) -> bool {
     let now = HEARD.get();
     let says = now.map(|heard| heard.with_current(|heard| heard.0.would_enable(module, &level)));
     says.and_then(Result::ok).unwrap_or(true)
 }
 
-/// What is said, of all that could be.
+/// Filter of the lines that are logged.
 struct Heard(Targets);
 
 impl<S> Filter<S> for Heard {
@@ -188,7 +188,7 @@ fn is_said(metadata: &Metadata<'_>, levels: &Targets) -> bool {
         && levels.would_enable(metadata.target(), metadata.level())
 }
 
-/// A line for people: what it is about, what is said, and what else is known.
+/// Line for people: its subject, its message, and its other fields.
 struct Text;
 
 impl<S, N> FormatEvent<S, N> for Text
@@ -209,10 +209,10 @@ where
     }
 }
 
-/// The fields of an event.
+/// Fields of an event.
 #[derive(Debug, Default)]
 struct Said {
-    /// The moment, where it is something that the mind said.
+    /// Moment, if the mind reported the event.
     at: Option<String>,
     subjects: Vec<String>,
     message: String,
@@ -224,7 +224,7 @@ impl Said {
         let Self {
             at, message, rest, ..
         } = self;
-        // What the message names by itself is not said twice.
+        // Fields that the message names are not repeated.
         let subjects = self.subjects.iter();
         let subjects: Vec<&str> = subjects
             .map(String::as_str)
@@ -251,7 +251,7 @@ impl Said {
     }
 
     fn note(&mut self, name: &str, value: &str) {
-        // A line stays one, whatever names of files have in them.
+        // A file name must not split the line.
         let value: String = value
             .chars()
             .flat_map(|letter| {

@@ -23,10 +23,11 @@ use crate::{
 use lines::{Lines, Shape};
 use progress::showing;
 
-/// Entries of a directory that are shown in the order of their names: more are shown as they come.
+/// Entries of a directory that are sorted by name. Larger directories are shown in the order of
+/// arrival.
 const SORTED_MAX: usize = 100_000;
 
-/// Pages between listing and printing.
+/// Pages buffered between listing and printing.
 const PAGES_AHEAD: usize = 32;
 
 /// Lists a directory, or with -R everything below it.
@@ -119,7 +120,7 @@ pub struct ShowArguments {
 /// Lists; the exit code is rclone's (`docs/reference/exit-codes.md`).
 ///
 /// # Errors
-/// [`Failure`] when nothing can be listed.
+/// Returns a [`Failure`] if nothing can be listed.
 pub fn run(arguments: ShowArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -194,7 +195,7 @@ fn missing(shown: &str) -> Failure {
     Failure::new(Exit::DirectoryNotFound, error.to_string())
 }
 
-/// How a listing ended that could not list everything.
+/// Returns the exit code of a listing, with its failures.
 fn ended(tally: &Tally) -> ExitCode {
     let exit = match (tally.failures(), tally.temporary()) {
         (0, _) => return ExitCode::SUCCESS,
@@ -267,7 +268,7 @@ async fn print_tree(endpoint: Arc<dyn Endpoint>, options: Options, mut lines: Li
         loop {
             let next = match news.try_recv() {
                 Ok(next) => Some(next),
-                // Whoever reads waits for what there is rather than for more.
+                // The reader waits for this output rather than for more.
                 Err(_) => {
                     lines.flush();
                     news.blocking_recv()
@@ -314,7 +315,7 @@ async fn print_scan(
             let found: Found = found?;
             lines.page(&found);
             if lines.is_closed() {
-                // Not all was read: it is kept for another time.
+                // The listing is incomplete: its state is kept for another run.
                 return Ok(ended(&tally));
             }
         }

@@ -144,7 +144,8 @@ enum Command {
 }
 
 impl Command {
-    /// How it says what happens while it runs, and where its traces go, with what it is called there.
+    /// Returns the log options of the command, and the destination of its traces with its name
+    /// there.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the others are over soon, and say little"
@@ -169,7 +170,7 @@ impl Command {
     }
 }
 
-/// What is said, and where traces go.
+/// Log options, and the destination of traces with the program's name there.
 type Seen = (
     logs::LogArguments,
     Option<(traces::TraceArguments, &'static str)>,
@@ -180,7 +181,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            // Whoever reads one document gets one.
+            // With JSON the caller gets a document even for a failure.
             if config::wants_json() && !output::has_told_json() {
                 output::json(&failure.line());
             }
@@ -205,12 +206,12 @@ fn run(words: Vec<OsString>) -> Outcome {
     let traces = traces.transpose()?.flatten();
     logs.begin(traces.as_ref())?;
     let outcome = execute(command);
-    // What is not sent yet, is now.
+    // Spans that wait are sent now.
     drop(traces);
     outcome
 }
 
-/// Says in one line what a command line is refused for; help that was asked for is shown.
+/// Reports the refusal of a command line in one line; shows help if it was asked for.
 fn misread(words: &[OsString], error: &clap::Error) -> Outcome {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         error.exit();

@@ -43,7 +43,8 @@ pub struct MigrateArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// When the file is no journal or in use, or the database is not empty, in use or away. Then nothing was copied.
+/// Fails if the file is no journal or in use, or the database is not empty, in use or unreachable.
+/// Then nothing was copied.
 pub fn run(arguments: &MigrateArguments) -> Outcome {
     let address = database::address("--to", &arguments.to)?;
     let source = SqliteFile::open(&arguments.from).map_err(journal_error)?;
@@ -57,7 +58,7 @@ pub fn run(arguments: &MigrateArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Copies while nobody else leads there.
+/// Copies the journal while no service leads there.
 fn copy(source: &SqliteFile, address: &DatabaseUrl) -> Result<Counts, Failure> {
     let holder = format!("`posthaste migrate`, process {}", std::process::id());
     let mut lease = Lease::want(address, &holder, LEASE_LASTS).map_err(journal_error)?;
@@ -69,7 +70,7 @@ fn copy(source: &SqliteFile, address: &DatabaseUrl) -> Result<Counts, Failure> {
         ));
     };
     let copied = Journal::open_database(address, epoch).and_then(|target| source.copy_to(&target));
-    // It would expire as well: what counts is whether all was copied.
+    // The lease would expire anyway: only a complete copy counts.
     let _ = lease.release();
     Ok(copied.map_err(journal_error)?)
 }

@@ -1,4 +1,4 @@
-//! Times as people write and read them.
+//! Times in the formats that people write and read.
 
 use jiff::{
     Span, Timestamp, Zoned,
@@ -8,18 +8,20 @@ use jiff::{
 
 use crate::failure::Failure;
 
-/// Reads a deadline: a span from now (`10m`, `2h30m`, `3d`), RFC 3339, local date and time, or a time of day: the next one.
+/// Parses a deadline: a span from now (`10m`, `2h30m`, `3d`), RFC 3339, local date and time, or a
+/// time of day: the next one.
 ///
 /// # Errors
-/// A usage failure that shows how to write one.
+/// Returns a usage failure that shows the format.
 pub fn parse_deadline(text: &str) -> Result<Timestamp, Failure> {
     parse_coming("deadline", text)
 }
 
-/// The same of something that begins at `since`, if that is said: a time of day is the next one after it.
+/// Parses the deadline of something that begins at `since`, if given: a time of day is the next one
+/// after it.
 ///
 /// # Errors
-/// As [`parse_deadline`].
+/// Fails as [`parse_deadline`] does.
 pub fn parse_deadline_after(text: &str, since: Option<Timestamp>) -> Result<Timestamp, Failure> {
     let since = since.map(|since| since.to_zoned(TimeZone::system()));
     match since.and_then(|since| next_time_of_day(text, &since)) {
@@ -28,7 +30,8 @@ pub fn parse_deadline_after(text: &str, since: Option<Timestamp>) -> Result<Time
     }
 }
 
-/// When it is this time of day (`22:00`) next after `after`; none where the text is no such time.
+/// Returns the next moment after `after` with this time of day (`22:00`); `None` if the text is no
+/// such time.
 fn next_time_of_day(text: &str, after: &Zoned) -> Option<Zoned> {
     let is_plain = text.len() >= 4 && text.chars().all(|c| c.is_ascii_digit() || c == ':');
     let time: Time = text
@@ -47,10 +50,10 @@ fn next_time_of_day(text: &str, after: &Zoned) -> Option<Zoned> {
     on(after.date().tomorrow().ok()?)
 }
 
-/// Reads any moment that has to come yet, as [`parse_deadline`] does.
+/// Parses any future moment, as [`parse_deadline`] does.
 ///
 /// # Errors
-/// A usage failure that names `what` it is and shows how to write one.
+/// Returns a usage failure that names `what` it is and shows the format.
 pub fn parse_coming(what: &str, text: &str) -> Result<Timestamp, Failure> {
     let now = Zoned::now();
     if let Ok(span) = text.parse::<Span>() {
@@ -89,10 +92,10 @@ fn unreadable(what: &str, text: &str, why: &str) -> Failure {
     ))
 }
 
-/// Reads a length of time like `30d` or `12h`, in seconds.
+/// Parses a duration like `30d` or `12h`, in seconds.
 ///
 /// # Errors
-/// A line that shows how to write one.
+/// Returns a line that shows the format.
 pub fn parse_seconds(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90s");
     let span: Span = text.parse().map_err(|_| wrong())?;
@@ -112,7 +115,8 @@ pub fn parse_seconds(text: &str) -> Result<u64, String> {
     Ok(seconds as u64)
 }
 
-/// An RFC 3339 text in UTC as reasons show it: the time of day, and the date where that is not today.
+/// Formats an RFC 3339 text in UTC as in reasons: the time of day, and the date if that is not
+/// today.
 pub fn time_of_day(rfc3339: &str) -> String {
     on_day_of(&Timestamp::now().to_string(), rfc3339)
 }
@@ -128,18 +132,18 @@ fn on_day_of(today: &str, rfc3339: &str) -> String {
     }
 }
 
-/// Seconds from now until an RFC 3339 text; negative when it has passed.
+/// Returns the seconds from now until an RFC 3339 text; negative if it has passed.
 pub fn seconds_until(rfc3339: &str) -> Option<f64> {
     let at: Timestamp = rfc3339.parse().ok()?;
     Some(at.duration_since(Timestamp::now()).as_secs_f64())
 }
 
-/// Seconds since the Unix epoch, now.
+/// Returns the current time in Unix seconds.
 pub fn unix_s() -> u64 {
     u64::try_from(Timestamp::now().as_second()).unwrap_or(0)
 }
 
-/// A length of time as people say it: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
+/// Formats a duration for people: `41.2 s`, `12 min`, `3.5 h`, `2.1 d`.
 pub fn show_seconds(seconds: f64) -> String {
     let size = seconds.abs();
     if size < 100.0 {
@@ -153,7 +157,7 @@ pub fn show_seconds(seconds: f64) -> String {
     }
 }
 
-/// When something is that so many seconds are left until: `in 10 min`, `4 min ago`.
+/// Describes a moment by the seconds until it: `in 10 min`, `4 min ago`.
 pub fn from_now(seconds: f64) -> String {
     if seconds < 0.0 {
         format!("{} ago", show_seconds(-seconds))

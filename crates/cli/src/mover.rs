@@ -1,4 +1,4 @@
-//! `posthaste mover`: moves data for a service, on any host.
+//! `posthaste mover`: transfers data for a service, on any host.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -73,10 +73,10 @@ pub struct MoverArguments {
     until_stdin_closes: bool,
 }
 
-/// Runs until SIGTERM or SIGINT, and until what it has is done.
+/// Runs until SIGTERM or SIGINT, then finishes its chores.
 ///
 /// # Errors
-/// Where the service does not take it; whatever may pass is waited for.
+/// Fails if the service does not accept it; temporary failures are waited out.
 pub async fn run(arguments: MoverArguments) -> Outcome {
     posthaste_endpoint::raise_descriptors();
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;

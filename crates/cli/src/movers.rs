@@ -1,4 +1,4 @@
-//! `posthaste movers`: who moves data for the service.
+//! `posthaste movers`: the movers of the service.
 
 use std::process::ExitCode;
 
@@ -55,7 +55,7 @@ enum Verb {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: MoversArguments) -> Outcome {
     if let Some(Verb::Drain { name, off, service }) = arguments.verb {
         let method = if off { Method::DELETE } else { Method::POST };

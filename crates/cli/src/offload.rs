@@ -1,4 +1,4 @@
-//! `posthaste offload`: submits a stage-out and says whether it will be on time.
+//! `posthaste offload`: submits a stage-out and reports whether it will be on time.
 
 mod files_from;
 
@@ -21,7 +21,7 @@ use crate::{
     wishes::WishesArguments,
 };
 
-/// How often a request that is being scanned is looked at.
+/// Interval between two looks at a request that is being scanned.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Submits a stage-out: DIR leaves this machine by a deadline, through depots or straight to an address
@@ -138,7 +138,8 @@ enum Release {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::Refused`](crate::failure::Exit::Refused) when the mind refuses it; the service's refusal else.
+/// Returns [`Exit::Refused`](crate::failure::Exit::Refused) if the mind refuses the request, and
+/// the service's refusal otherwise.
 pub async fn run(arguments: OffloadArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let submission_id = arguments.submission_id.clone();
@@ -206,7 +207,7 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
 }
 
 impl WishArguments {
-    /// Names of the depots that may hold it.
+    /// Returns the names of the depots that may hold the dataset.
     pub fn via(&self) -> &[String] {
         &self.via
     }
@@ -246,7 +247,7 @@ impl WishArguments {
     /// The request as the service takes it.
     ///
     /// # Errors
-    /// For names and moments that make no sense.
+    /// Fails for invalid names and moments.
     pub fn request(&self, submission_id: Option<String>) -> Result<api::NewRequest, Failure> {
         let source = absolute_address(&self.source)?;
         let is_straight = self.is_straight();

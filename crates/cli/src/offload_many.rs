@@ -45,7 +45,7 @@ pub struct ManyArguments {
     service: ServiceArguments,
 }
 
-/// How many lines were answered, and how.
+/// Number of answered lines, by result.
 #[derive(Debug, Default)]
 struct Tally {
     taken: u64,
@@ -56,7 +56,8 @@ struct Tally {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::LessSerious`] where a line was refused; else that the file can't be read, or the service not be reached.
+/// Returns [`Exit::LessSerious`] if a line was refused; otherwise fails if the file can't be read
+/// or the service can't be reached.
 pub async fn run(arguments: ManyArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let lines = blocks(input::open(&arguments.file).await?);
@@ -106,7 +107,7 @@ pub async fn run(arguments: ManyArguments) -> Outcome {
     }
 }
 
-/// What is read, block by block.
+/// Reads the input block by block.
 fn blocks(
     from: Box<dyn AsyncRead + Send + Unpin>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {

@@ -1,4 +1,4 @@
-//! The one place that writes to standard output, and lines to standard error.
+//! Only place that writes to standard output, and lines to standard error.
 
 use std::{
     io::{ErrorKind, Write, stderr, stdout},
@@ -10,7 +10,7 @@ use posthaste_types::is_obeyed;
 
 use crate::failure::Exit;
 
-/// Says a line on standard error, whether or not somebody hears it.
+/// Prints a line on standard error, whether or not it has a reader.
 macro_rules! note {
     ($($text:tt)*) => {
         $crate::output::say(&format!($($text)*))
@@ -18,41 +18,43 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// What [`note`] writes.
+/// Formats the text of [`note`].
 pub fn say(text: &str) {
-    // Whoever closed it wants to hear nothing.
+    // The reader that closed it wants no message.
     let _ = stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
-/// How a shell tells of a program that ended as nobody read its output any more (SIGPIPE).
+/// Exit code with which shells report SIGPIPE: nobody reads the program's output any more.
 const NOBODY_READS: i32 = 141;
 
-/// Prints a line. Where that can't be done the program ends, and not with 0: what is not said has not arrived.
+/// Prints a line. If that fails the program ends with a failure, because the output was lost.
 pub fn line(text: &str) {
     write(&plain(text));
 }
 
-/// Says on standard error what is wrong.
+/// Reports a problem on standard error.
 pub fn complain(what: &dyn std::fmt::Display) {
     note!("posthaste: {}", plain(&what.to_string()));
 }
 
-/// A text as it may reach a terminal: what would move a cursor or change colours is shown instead of obeyed.
+/// Makes a text safe for a terminal: sequences that would move the cursor or change colours are
+/// shown instead of obeyed.
 pub fn plain(text: &str) -> String {
     escaped(text, |letter| letter.escape_default().to_string())
 }
 
-/// A text that is to be one line, as it may reach a terminal: a name may have anything in it.
+/// Makes a text safe for a terminal and puts it on one line: a name may have anything in it.
 pub fn one_line(text: &str) -> String {
     plain(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// JSON as it may reach a terminal: in its strings, and nowhere else, are letters that one would obey.
+/// Makes JSON safe for a terminal: only its strings can contain characters that a terminal would
+/// obey.
 pub fn plain_json(text: &str) -> String {
     escaped(text, |letter| format!("\\u{:04x}", u32::from(letter)))
 }
 
-/// A text with its control characters written otherwise, but for ends of lines and tabs.
+/// Escapes a text's control characters, except line ends and tabs.
 fn escaped(text: &str, write: impl Fn(char) -> String) -> String {
     let is_kept = |letter: char| !is_obeyed(letter) || matches!(letter, '\n' | '\t');
     let mut all = String::with_capacity(text.len());
@@ -78,19 +80,19 @@ fn write(text: &str) {
     give_up(&cause)
 }
 
-/// Ends the program: what it had to print is lost.
+/// Ends the program, whose output is lost.
 pub fn give_up(cause: &std::io::Error) -> ! {
     note!("posthaste: can't write to standard output: {cause}");
     std::process::exit(Exit::Fatal as i32)
 }
 
-/// So many of something: `1 file`, `2 files`.
+/// Formats a count: `1 file`, `2 files`.
 pub fn counted(number: u64, noun: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{ending}")
 }
 
-/// Says what a destination refused to keep of what arrived, if anything.
+/// Reports the metadata that a destination refused to keep, if any.
 pub fn not_kept(unkept: Unkept, links: u64) -> Option<String> {
     let kinds = [
         (unkept.modes, "mode"),
@@ -105,7 +107,7 @@ pub fn not_kept(unkept: Unkept, links: u64) -> Option<String> {
 
 static TOLD_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Whether anything was printed as JSON.
+/// Returns whether anything was printed as JSON.
 pub fn has_told_json() -> bool {
     TOLD_JSON.load(Ordering::Relaxed)
 }
@@ -115,7 +117,7 @@ pub fn json(value: &impl serde::Serialize) {
     TOLD_JSON.store(true, Ordering::Relaxed);
     let text = serde_json::to_string(value);
     let text = text.unwrap_or_else(|cause| format!("{{\"error\":\"{cause}\"}}"));
-    // What JSON takes as it is a terminal may obey.
+    // A terminal may obey characters that JSON does not escape.
     write(&plain_json(&text));
 }
 

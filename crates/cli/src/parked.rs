@@ -98,7 +98,7 @@ impl PlaceArguments {
         self.access(profile)?.open(location, rules).await
     }
 
-    /// The place that has the stream, and what is known of it.
+    /// Returns the place that has the stream, and the facts of the stream.
     async fn find(&self, id: &ParkId) -> Result<(Arc<dyn Endpoint>, Parked), Failure> {
         let mut failure = None;
         for place in self.places()? {
@@ -129,7 +129,7 @@ impl PlaceArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of the parking place and of the destination.
+/// Returns the errors of the parking place and of the destination.
 pub async fn run(arguments: ParkedArguments) -> Outcome {
     match arguments.verb {
         Verb::List { at } => list(&at).await,

@@ -1,4 +1,4 @@
-//! `posthaste paths`: what each path is forecast to carry, and how well that is known.
+//! `posthaste paths`: the forecast rate of each path, and its accuracy.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -14,9 +14,10 @@ use crate::{
     output,
 };
 
-/// How often a probe that was asked for is looked after.
+/// Interval between two looks at a requested probe.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A probe takes 40 s at most; the rest is for one before it, and for sends that must end first.
+/// Longest wait for a probe. A probe takes 40 s at most; the rest is for one before it, and for
+/// transfers that must end first.
 const PROBE_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Shows what each path is forecast to carry, how that is known, and how far it was off so far
@@ -55,7 +56,8 @@ pub struct PathsArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, that it can't be reached, or that a probe asked for does not end.
+/// Returns the service's refusal, or fails if it can't be reached or a requested probe does not
+/// end.
 pub async fn run(arguments: PathsArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     if let Some(end) = &arguments.probe {
@@ -73,7 +75,7 @@ pub async fn run(arguments: PathsArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has the path to an address measured.
+/// Measures the path to an address.
 async fn probe_address(
     service: &ServiceClient,
     arguments: &PathsArguments,
@@ -91,7 +93,7 @@ async fn probe_address(
     Ok(())
 }
 
-/// Has the path from the centre, or from a depot, to a depot probed, and waits for the end of that.
+/// Probes the path from the centre, or from a depot, to a depot, and waits for the end.
 async fn probe(service: &ServiceClient, from: Option<&str>, depot: &str) -> Result<(), Failure> {
     let before = probed(service, from, depot).await?;
     let begin = from.map_or_else(String::new, |from| format!("?from={from}"));
@@ -119,7 +121,7 @@ async fn probe(service: &ServiceClient, from: Option<&str>, depot: &str) -> Resu
     })
 }
 
-/// When the last probe of the path ended.
+/// Waits for the end of the path's last probe.
 async fn probed(
     service: &ServiceClient,
     from: Option<&str>,
@@ -158,7 +160,7 @@ fn table(paths: &[api::Path]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// One of several ways to the depot of the row above.
+/// Formats one of several ways to the depot of the row above.
 fn way_row(way: &api::PathWay) -> Vec<String> {
     let rate =
         |rate: Option<u64>| rate.map_or_else(|| "-".into(), |rate| ByteRate::new(rate).to_string());

@@ -1,4 +1,4 @@
-//! `posthaste pause` and `resume`: lets requests wait, and go on.
+//! `posthaste pause` and `resume`: pauses requests and resumes them.
 
 use std::process::ExitCode;
 
@@ -53,7 +53,7 @@ struct WhichArguments {
 /// Runs `posthaste pause`.
 ///
 /// # Errors
-/// The service's refusal of any of them, or that it can't be reached.
+/// Returns the service's refusal of any of them, or fails if it can't be reached.
 pub async fn pause(arguments: PauseArguments) -> Outcome {
     each(arguments.which, "pause", paused).await
 }
@@ -61,12 +61,12 @@ pub async fn pause(arguments: PauseArguments) -> Outcome {
 /// Runs `posthaste resume`.
 ///
 /// # Errors
-/// As [`pause`].
+/// Fails as [`pause`] does.
 pub async fn resume(arguments: ResumeArguments) -> Outcome {
     each(arguments.which, "resume", resumed).await
 }
 
-/// Asks for one after the other; one that is refused does not keep the others.
+/// Asks for one after the other; a refusal does not stop the rest.
 async fn each(which: WhichArguments, verb: &str, say: fn(&api::Request) -> String) -> Outcome {
     let service = ServiceClient::open(&which.service)?;
     let mut done: Vec<api::Request> = Vec::new();

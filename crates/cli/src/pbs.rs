@@ -1,4 +1,4 @@
-//! `posthaste pbs`: what a centre's PBS has of posthaste.
+//! `posthaste pbs`: commands for a centre's PBS.
 
 mod copy;
 
@@ -26,7 +26,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The command's.
+/// Returns the command's errors.
 pub fn run(arguments: PbsArguments) -> Outcome {
     match arguments.command {
         Command::Copy(arguments) => copy::run(arguments),

@@ -30,13 +30,13 @@ pub struct PeerArguments {
 /// Threads that encrypt and decrypt. Disks are read and written on others.
 const WORKER_THREADS: usize = 2;
 
-/// How long writes under way may take to end when the client is gone.
+/// Time for writes under way to end after the client is gone.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Serves until standard input ends.
 ///
 /// # Errors
-/// When standard input and output are no pipes.
+/// Fails if standard input and output are no pipes.
 pub fn run(arguments: PeerArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)

@@ -1,4 +1,4 @@
-//! `posthaste plan`: what would become of a stage-out, without submitting it.
+//! `posthaste plan`: forecasts a stage-out without submitting it.
 
 use std::process::ExitCode;
 
@@ -38,7 +38,8 @@ pub struct PlanArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::Refused`](crate::failure::Exit::Refused) when the deadline can't be met; the service's refusal else.
+/// Returns [`Exit::Refused`](crate::failure::Exit::Refused) if the deadline can't be met, and the
+/// service's refusal otherwise.
 pub async fn run(arguments: PlanArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     arguments.wish.refuse_slips(&service).await?;

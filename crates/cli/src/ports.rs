@@ -1,4 +1,4 @@
-//! A range of ports, as firewalls leave them open.
+//! Range of ports, as firewalls open them.
 
 use std::{ops::RangeInclusive, str::FromStr};
 
@@ -10,7 +10,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// The ports.
+    /// Returns the ports.
     pub fn range(self) -> RangeInclusive<u16> {
         self.low..=self.high
     }

@@ -1,11 +1,11 @@
-//! Sources and, after them, where they go: options may stand anywhere between them.
+//! Sources followed by a destination: options may stand anywhere between them.
 
 use crate::failure::Failure;
 
-/// Takes the last of what was named, which is where the rest goes.
+/// Removes the last of the names, which is the destination.
 ///
 /// # Errors
-/// [`Failure`] of the usage when that is all.
+/// Returns a [`Failure`] with the usage if there is no other.
 pub fn take_last<T>(named: &mut Vec<T>, usage: &str) -> Result<T, Failure> {
     let last = named.pop().filter(|_| !named.is_empty());
     last.ok_or_else(|| Failure::usage(format!("nothing says where it goes: {usage}")))

@@ -1,4 +1,4 @@
-//! `posthaste pull`: brings a dataset home from all depots that hold it at once.
+//! `posthaste pull`: fetches a dataset from all depots that hold it at once.
 
 use std::{
     path::{Path, PathBuf},
@@ -31,10 +31,10 @@ use crate::{
     through,
 };
 
-/// Files that are named, of those that were left out when it was sent: more are only counted.
+/// Files left out at the source that are named, at most: more are only counted.
 const NAMED_MAX: usize = 100;
 
-/// How often a source that is being read is looked at.
+/// Interval between two looks at a source that is being read.
 const READ_LOOK: Duration = Duration::from_millis(300);
 
 /// Pulls a dataset to DIR from every depot that holds it, rebuilding what is missing
@@ -73,7 +73,8 @@ pub struct PullArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// When too few depots can be reached, the destination can't be written, or the service refuses.
+/// Fails if too few depots can be reached, the destination can't be written, or the service
+/// refuses.
 pub async fn run(arguments: PullArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let screen = Screen::new(!arguments.json);
@@ -120,7 +121,7 @@ pub async fn run(arguments: PullArguments) -> Outcome {
     Ok(tell_losses(&arguments, &report))
 }
 
-/// Whether depots keep what was pulled.
+/// Returns whether depots keep the pulled dataset.
 async fn is_kept(service: &ServiceClient, id: &str) -> bool {
     let request: Result<api::Request, Failure> = service.get(&format!("/v1/requests/{id}")).await;
     request.is_ok_and(|request| {
@@ -129,7 +130,7 @@ async fn is_kept(service: &ServiceClient, id: &str) -> bool {
     })
 }
 
-/// Tells what is not there as it was, and returns the exit code that says so.
+/// Reports the losses, and returns the exit code for them.
 fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     let left_out = &report.left_out;
     let mut lines = left_out.named.clone();
@@ -165,7 +166,7 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     }
 }
 
-/// What arrived without the bits that would lend its owner's rights.
+/// Reports files that arrived without the bits that would lend their owner's rights.
 fn lent_rights_not_given(count: u64) -> Option<String> {
     let files = (count > 0).then(|| output::counted(count, "file"))?;
     Some(format!(
@@ -173,7 +174,7 @@ fn lent_rights_not_given(count: u64) -> Option<String> {
     ))
 }
 
-/// What arrived without its owner, its other names, or attributes.
+/// Reports files that arrived without their owner, their other names, or attributes.
 fn extras_not_kept(unkept: ExtrasUnkept) -> Option<String> {
     let kinds = [
         (unkept.owners, "owner"),
@@ -188,10 +189,12 @@ fn extras_not_kept(unkept: ExtrasUnkept) -> Option<String> {
     Some(format!("not kept, as the destination refuses: {refused}"))
 }
 
-/// Pulls the request's dataset to `directory` and tells the service that it is delivered, unless something was left out.
+/// Pulls the request's dataset to `directory` and reports to the service that it is delivered,
+/// unless a file was left out.
 ///
 /// # Errors
-/// When too few depots can be reached, the destination can't be written, or the service refuses.
+/// Fails if too few depots can be reached, the destination can't be written, or the service
+/// refuses.
 pub async fn fetch(
     service: &ServiceClient,
     id: &str,
@@ -218,8 +221,8 @@ pub async fn fetch(
     Ok(report)
 }
 
-/// Leave to pull. Where the source is handed out and was not read yet, waits until it was: only then is it
-/// known what each chunk must be.
+/// Gets the ticket for the pull. If the source is served and was not read yet, this waits until it
+/// was: only then are the digests of its chunks known.
 async fn find_ticket(
     service: &ServiceClient,
     id: &str,
@@ -245,7 +248,7 @@ async fn find_ticket(
     }
 }
 
-/// The manifest, opened where it is encrypted.
+/// Returns the manifest, decrypted if needed.
 async fn find_manifest(
     service: &ServiceClient,
     id: &str,
@@ -276,7 +279,7 @@ async fn find_manifest(
     ))
 }
 
-/// Asks every depot what it holds; one that does not answer holds nothing for now.
+/// Asks every depot for its fragments; one that does not answer holds nothing for now.
 async fn find_holders(
     ticket: &api::Ticket,
     manifest: &Manifest,

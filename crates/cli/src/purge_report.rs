@@ -1,4 +1,4 @@
-//! `posthaste purge-report`: what a purge will remove, when, and what is to be saved first.
+//! `posthaste purge-report`: files that a purge will remove, when, and which ones to save first.
 
 mod elsewhere;
 mod policy;
@@ -30,10 +30,10 @@ use crate::{
 use elsewhere::Elsewhere;
 use policy::Rules;
 
-/// Longest time asked about, in days: what comes later is told together.
+/// Longest period of a report, in days: later removals are reported together.
 const DAYS_MAX: u64 = 3_660;
 
-/// Most directories looked at once: each is a thread.
+/// Directories read at once, at most: each is a thread.
 const AT_ONCE_MAX: u16 = 256;
 
 /// Says what the site's purge will remove from a directory, and when; or when a file goes
@@ -87,7 +87,7 @@ pub struct ReportArguments {
     service: ServiceArguments,
 }
 
-/// All that a report tells.
+/// Content of a report.
 struct Report<'a> {
     root: &'a Root,
     rules: &'a Rules,
@@ -97,14 +97,15 @@ struct Report<'a> {
     elsewhere: &'a Elsewhere,
     until_s: i64,
     midnights: &'a [i64],
-    /// Whether anything was remembered.
+    /// True if an earlier scan was remembered.
     is_incremental: bool,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// A usage failure when the policy is wrong or missing; those of reading the directory.
+/// Returns a usage failure if the policy is wrong or missing, and the errors of reading the
+/// directory.
 pub fn run(arguments: &ReportArguments) -> Outcome {
     let shown = arguments.path.display().to_string();
     let rules = rules(arguments, &shown)?;
@@ -232,7 +233,7 @@ fn at_root(shown: &str, cause: io::Error) -> Failure {
     }
 }
 
-/// What may mislead whoever reads the report.
+/// Prints remarks on what may mislead the report's reader.
 fn remark_on(report: &Report<'_>) {
     let account = report.account;
     if account.total.files > 0 && account.stays == account.total {
@@ -256,7 +257,7 @@ fn remark_on(report: &Report<'_>) {
     }
 }
 
-/// Where what is found is remembered: never in the tree.
+/// Returns the file that remembers the scan, never inside the tree.
 fn cache_path(arguments: &ReportArguments, root: &Root) -> Result<Option<PathBuf>, Failure> {
     if arguments.no_cache {
         return Ok(None);
@@ -285,7 +286,7 @@ fn cache_path(arguments: &ReportArguments, root: &Root) -> Result<Option<PathBuf
     }
 }
 
-/// A path without symbolic links, as far as it is there.
+/// Resolves symbolic links of a path, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for there in path.ancestors() {
@@ -325,7 +326,7 @@ fn begin_cache(path: &Path) -> Option<NewCache> {
     }
 }
 
-/// The ends of the days until a moment, by the clock of this machine.
+/// Returns the ends of the days until a moment, by this machine's clock.
 fn midnights(world: &World, until_s: i64) -> Result<Vec<i64>, Failure> {
     let now = Timestamp::from_second(world.now_s).map_err(anyhow::Error::from)?;
     let mut day = now.to_zoned(world.zone.clone());
@@ -338,7 +339,7 @@ fn midnights(world: &World, until_s: i64) -> Result<Vec<i64>, Failure> {
     Ok(ends)
 }
 
-/// The date of a day by its end.
+/// Returns the date of a day by its end.
 fn date_of(end_s: i64, zone: &TimeZone) -> String {
     let end = Timestamp::from_second(end_s).unwrap_or(Timestamp::MAX);
     let last = end.checked_sub(1.second()).unwrap_or(end);

@@ -1,4 +1,4 @@
-//! `posthaste queue`: what waits in the queue of the batch system, and when it is forecast to start.
+//! `posthaste queue`: the jobs in the batch system's queue, and their forecast starts.
 
 use std::process::ExitCode;
 
@@ -35,7 +35,7 @@ pub struct QueueArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: QueueArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let queue: api::Queue = service.get("/v1/queue").await?;
@@ -54,7 +54,7 @@ pub async fn run(arguments: QueueArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What there is to say beside the tables.
+/// Returns remarks beside the tables.
 fn remarks(queue: &api::Queue) -> Vec<String> {
     let mut remarks = Vec::new();
     let before = match &queue.looked {

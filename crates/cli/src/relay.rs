@@ -1,4 +1,4 @@
-//! `posthaste relay`: lends disk to other people's datasets.
+//! `posthaste relay`: lends disk space to other people's datasets.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -130,7 +130,7 @@ struct RunArguments {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the port is in use or the directory can't be used.
+/// Fails if the port is in use or the directory can't be used.
 pub async fn run(arguments: RelayArguments) -> Outcome {
     match (arguments.verb, arguments.run) {
         (Some(Verb::Drain { dir, moves, off }), _) => drain(&dir, moves, off),

@@ -1,4 +1,4 @@
-//! `posthaste list`, `status`, `explain`, `deadline` and `cancel`: looks at requests and ends them.
+//! `posthaste list`, `status`, `explain`, `deadline` and `cancel`: shows requests and ends them.
 
 mod files;
 mod format;
@@ -56,7 +56,7 @@ pub struct ModifyArguments {
     service: ServiceArguments,
 }
 
-/// A limit; zero for none.
+/// Parses a rate limit; zero for none.
 fn limit(text: &str) -> Result<ByteRate, String> {
     match text {
         "off" => Ok(ByteRate::ZERO),
@@ -64,7 +64,7 @@ fn limit(text: &str) -> Result<ByteRate, String> {
     }
 }
 
-/// What can stand in an address as it is.
+/// Checks that the text can stand in an address unescaped.
 fn words(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,".contains(c);
     match text.chars().all(plain) && !text.is_empty() {
@@ -171,7 +171,7 @@ pub struct ForgetArguments {
 /// Runs `posthaste forget`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn forget(arguments: ForgetArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let path = format!("/v1/requests/{}/forget", arguments.id);
@@ -184,7 +184,7 @@ pub async fn forget(arguments: ForgetArguments) -> Outcome {
 /// Runs `posthaste list`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn list(arguments: ListArguments) -> Outcome {
     let state = arguments.state.map(|state| format!("&state={state}"));
     let to = arguments.to.map(|to| format!("&to={to}"));
@@ -234,7 +234,7 @@ fn print_requests(requests: &[api::Request]) {
 /// Runs `posthaste status`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn status(arguments: StatusArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     if let (Some(id), true) = (&arguments.id, arguments.transfers) {
@@ -288,7 +288,7 @@ pub async fn status(arguments: StatusArguments) -> Outcome {
 /// Runs `posthaste explain`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn explain(arguments: ExplainArguments) -> Outcome {
     if arguments.id == "last" {
         return explain_last(arguments.json);
@@ -336,7 +336,8 @@ fn explain_last(json: bool) -> Outcome {
 /// Runs `posthaste deadline`.
 ///
 /// # Errors
-/// A deadline that can't be read, the service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if the deadline is invalid or the service can't be
+/// reached.
 pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
     modify(ModifyArguments {
         id: arguments.id,
@@ -353,7 +354,8 @@ pub async fn move_deadline(arguments: DeadlineArguments) -> Outcome {
 /// Runs `posthaste modify`.
 ///
 /// # Errors
-/// A deadline that can't be read, the service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if the deadline is invalid or the service can't be
+/// reached.
 pub async fn modify(arguments: ModifyArguments) -> Outcome {
     let deadline = arguments.deadline.as_deref().map(moment::parse_deadline);
     let purge_at = arguments.purge_at.as_deref();
@@ -407,7 +409,7 @@ pub async fn modify(arguments: ModifyArguments) -> Outcome {
 /// Runs `posthaste cancel`.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn cancel(arguments: CancelArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let path = format!("/v1/requests/{}", arguments.id);

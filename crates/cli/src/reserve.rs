@@ -1,4 +1,4 @@
-//! `posthaste reserve`: bandwidth at whoever sells it.
+//! `posthaste reserve`: reserves bandwidth at a provider.
 
 mod table;
 
@@ -139,7 +139,8 @@ struct ModifyArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The provider's refusal, that it can't be reached or does not know us, or a file or command line that makes no sense.
+/// Returns the provider's refusal, or fails if the provider can't be reached or does not know us,
+/// or a file or the command line is invalid.
 pub async fn run(arguments: ReserveArguments) -> Outcome {
     match arguments.command {
         ReserveCommand::New(arguments) => new(arguments).await,
@@ -169,7 +170,7 @@ async fn new(arguments: NewArguments) -> Outcome {
         what,
     };
     let held = granted(provider.hold(&ask).await?, "hold", &circuit)?;
-    // Committed or given back: nothing is left behind that its owner does not know.
+    // Committed or released: no reservation is left that its owner does not know.
     let committed = match provider.commit(&held.id).await {
         Ok(answer) => granted(answer, "commit", &circuit),
         Err(error) => Err(Failure::from(error)),
@@ -190,7 +191,7 @@ async fn new(arguments: NewArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what would be asked for.
+/// Reports the terms that would be requested.
 fn try_out(what: &What, circuit: &Circuit, can: &Capabilities, json: bool) -> Outcome {
     match place(what, can, circuit.rate_max, now()) {
         Placing::At(terms) => {
@@ -357,7 +358,7 @@ fn granted<T>(answer: Answer<T>, doing: &str, circuit: &Circuit) -> Result<T, Fa
     }
 }
 
-/// A moment that has to come yet: as deadlines are written, and the time of a day that is next.
+/// Parses a future moment: in the format of deadlines, or the next one with a time of day.
 fn coming(what: &str, text: &str) -> Result<Timestamp, Failure> {
     let at = match text.parse::<jiff::civil::Time>() {
         Ok(time) if text.contains(':') && !text.contains('T') => next(time)?,

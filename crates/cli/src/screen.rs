@@ -1,13 +1,13 @@
-//! What a person sees of running work: lines with styles, drawn over and over in place.
+//! Screen of running work: styled lines, redrawn in place.
 
 use std::io::{IsTerminal, Write};
 
 use crate::config;
 
-/// How a piece of text looks.
+/// Style of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
+    /// Unstyled.
     Plain,
     /// Titles.
     Bold,
@@ -21,12 +21,12 @@ pub enum Style {
     Bad,
 }
 
-/// A line: pieces of styled text.
+/// Line of styled pieces of text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Line(pub Vec<(String, Style)>);
 
 impl Line {
-    /// A line with one piece.
+    /// Builds a line with one piece.
     pub fn new(text: impl Into<String>, style: Style) -> Self {
         Self(vec![(text.into(), style)])
     }
@@ -39,7 +39,8 @@ impl Line {
     }
 }
 
-/// A terminal that shows one frame after another in the same place, or nothing when it is none.
+/// Terminal that shows one frame after another in the same place. Without a terminal it shows
+/// nothing.
 #[derive(Debug)]
 pub struct Screen {
     live: bool,
@@ -49,7 +50,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Draws on standard error when that is a terminal and `wanted`.
+    /// Draws on standard error if that is a terminal and `wanted`.
     pub fn new(wanted: bool) -> Self {
         let width = rustix::termios::tcgetwinsize(std::io::stderr())
             .map_or(0, |size| usize::from(size.ws_col));
@@ -61,12 +62,12 @@ impl Screen {
         }
     }
 
-    /// Whether anybody sees frames.
+    /// Returns whether frames are visible to anybody.
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Replaces the frame shown by this one.
+    /// Replaces the shown frame.
     pub fn draw(&mut self, frame: &[Line]) {
         if !self.live {
             return;
@@ -87,7 +88,7 @@ impl Screen {
     }
 }
 
-/// Writes as much of a line as fits. What would move the cursor does not.
+/// Writes as much of a line as fits, without characters that would move the cursor.
 pub fn write_styled(line: &Line, columns: usize, colors: bool, text: &mut String) {
     let mut room = columns;
     for (piece, style) in &line.0 {
@@ -118,7 +119,7 @@ pub fn write_styled(line: &Line, columns: usize, colors: bool, text: &mut String
     }
 }
 
-/// A frame as an SVG picture, for the README.
+/// Renders a frame as an SVG picture, for the README.
 pub fn to_svg(frame: &[Line]) -> String {
     const LINE_HEIGHT: usize = 20;
     const MARGIN: usize = 16;

@@ -156,7 +156,7 @@ pub struct ServeArguments {
 /// Runs until SIGTERM or SIGINT; SIGHUP has it read its settings again.
 ///
 /// # Errors
-/// When the state or the port is in use or can't be opened, and when the journal fails.
+/// Fails if the state or the port is in use or can't be opened, and if the journal fails.
 pub async fn run(arguments: ServeArguments) -> Outcome {
     posthaste_endpoint::raise_descriptors();
     let shutdown = Shutdown::watch(arguments.until_stdin_closes)?;
@@ -169,7 +169,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     let mut told = Box::pin(shutdown.told());
     let service = tokio::select! {
         service = Service::open(&options) => service?,
-        // It may have waited for its turn to lead.
+        // The service may have waited to lead.
         () = &mut told => return Ok(ExitCode::SUCCESS),
     };
     announce(&service, as_json)?;
@@ -177,7 +177,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     let reloading = async {
         while hangup.recv().await.is_some() {
             let (said, others) = reload(&reloader).await;
-            // It is said where either of what was said and what is from now on lets it be.
+            // The line is logged if either the old or the new levels allow it.
             let is_heard = logs::says(module_path!(), tracing::Level::INFO);
             if is_heard {
                 tracing::info!("{said}");
@@ -198,7 +198,7 @@ pub async fn run(arguments: ServeArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the options and the files that they name come to.
+/// Combines the options and the files that they name.
 fn options(arguments: ServeArguments) -> Result<Options, Failure> {
     let database = arguments.database.as_deref();
     let database = database.map(|url| database::address("--database", url));
@@ -265,11 +265,11 @@ fn options(arguments: ServeArguments) -> Result<Options, Failure> {
     })
 }
 
-/// Reads all settings again, and has the service go by them: a line that says what became of it, and what is to be said from
-/// now on where that changed.
+/// Reloads all settings into the service. Returns a line with the result, and the new log options
+/// if they changed.
 async fn reload(reloader: &Reloader) -> (String, Option<LogArguments>) {
     let read = settings::expanded(Cli::command, config::typed()).and_then(|words| {
-        // It was understood at the start: what is wrong now is in the file.
+        // The command line was valid at the start, so the mistake is in the file.
         let parsed =
             Cli::try_parse_from(words).map_err(|error| Failure::usage(said_by_parser(&error).0))?;
         let Command::Serve(arguments) = parsed.command else {
@@ -306,7 +306,7 @@ async fn reload(reloader: &Reloader) -> (String, Option<LogArguments>) {
     }
 }
 
-/// Says where it is reached.
+/// Prints the service's address.
 fn announce(service: &Service, as_json: bool) -> Result<(), Failure> {
     let url = format!("http://{}", service.address()?);
     let fts_url = service

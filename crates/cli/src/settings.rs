@@ -1,8 +1,8 @@
-//! One file of settings: a table for each command that runs for long, whose keys are the command's options, and those of the service
-//! that no command line could hold.
+//! File of settings: a table for each long-running command, whose keys are the command's options;
+//! and those of the service that no command line could hold.
 //!
-//! What it says becomes words of the command line, before those that somebody typed, so options mean the same wherever they
-//! stand. Each is tried alone first, so that a wrong one is said with its line.
+//! Its settings become words of the command line, before the typed ones, so options mean the same
+//! in both places. Each is tried alone first, so that a mistake is reported with its line.
 
 use std::{
     ffi::OsString,
@@ -18,11 +18,11 @@ use toml::{
 
 use crate::failure::{Exit, Failure};
 
-/// Commands that have a table.
+/// Commands with a table.
 pub const TABLES: [&str; 3] = ["serve", "relay", "mover"];
-/// The option that names the file.
+/// Option that names the file.
 const OPTION: &str = "config";
-/// Options that only make sense where they are typed.
+/// Options that only make sense on a command line.
 const TYPED_ONLY: [&str; 6] = [
     "new",
     OPTION,
@@ -31,25 +31,25 @@ const TYPED_ONLY: [&str; 6] = [
     "json",
     "until-stdin-closes",
 ];
-/// Bytes of a file: more is no file of settings.
+/// Largest file of settings, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What a table says, as words of a command line.
+/// Content of a table, as words of a command line.
 pub type Words = Vec<OsString>;
 
-/// A word, or several, of a setting; or what is wrong with it.
+/// Words of a setting, or its mistake.
 type Read = Result<Words, String>;
 
-/// Each table with what it says.
+/// Tables with their words.
 pub type Tables = Vec<(String, Words)>;
 
-/// Lines, and what is wrong there.
+/// Lines with their mistakes.
 type Complaints = Vec<(usize, String)>;
 
-/// The command line with what the file of settings says, where one is named.
+/// Returns the command line with the content of the file of settings, if one is named.
 ///
 /// # Errors
-/// What is wrong with the file, with its lines.
+/// Lists the mistakes in the file, with their lines.
 pub fn expanded(
     command: impl FnOnce() -> Command,
     typed: Vec<OsString>,
@@ -67,7 +67,7 @@ pub fn expanded(
     Ok(all)
 }
 
-/// The file that a command line names.
+/// Returns the file that a command line names.
 fn named(typed: &[OsString]) -> Option<PathBuf> {
     let words: Vec<&str> = typed
         .iter()
@@ -83,28 +83,28 @@ fn named(typed: &[OsString]) -> Option<PathBuf> {
     file.map(PathBuf::from)
 }
 
-/// What the table of the command `name` says, as words.
+/// Returns the table of the command `name`, as words.
 ///
 /// # Errors
-/// What is wrong anywhere in the file, with its lines.
+/// Lists all mistakes in the file, with their lines.
 pub fn table(command: &Command, file: &Path, name: &str) -> Result<Words, Failure> {
     let tables = read(command, file)?;
     let found = tables.into_iter().find(|(table, _)| table == name);
     Ok(found.map(|(_, words)| words).unwrap_or_default())
 }
 
-/// All tables of commands in a file, with what they say.
+/// Reads all tables of commands in a file.
 ///
 /// # Errors
-/// What is wrong anywhere in it, with its lines; the operating system's.
+/// Lists all mistakes in it, with their lines; or returns the operating system's error.
 pub fn read(command: &Command, file: &Path) -> Result<Tables, Failure> {
     understand(command, &text_in(file)?).map_err(|wrong| complain(file, wrong))
 }
 
-/// What the other tables of a file say.
+/// Reads the other tables of a file.
 ///
 /// # Errors
-/// What is wrong there, with its line; the operating system's.
+/// Describes the mistake, with its line; or returns the operating system's error.
 pub fn site(file: &Path) -> Result<Site, Failure> {
     let text = text_in(file)?;
     read_site(&text).map_err(|(at, what)| complain(file, vec![(line_of(&text, at), what)]))
@@ -133,7 +133,7 @@ fn text_in(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(failed)
 }
 
-/// What a text says; or lines, and what is wrong there.
+/// Parses the text, or lists the mistakes with their lines.
 fn understand(command: &Command, text: &str) -> Result<Tables, Complaints> {
     let root = DeTable::parse(text).map_err(|cause| {
         let at = cause.span().map_or(0, |span| span.start);
@@ -179,7 +179,7 @@ fn understand(command: &Command, text: &str) -> Result<Tables, Complaints> {
     }
 }
 
-/// One setting as words, once the command took it alone.
+/// Returns a setting as words, after the command accepted it alone.
 fn setting(command: &Command, table: &str, key: &str, value: &Spanned<DeValue<'_>>) -> Read {
     let option = key.replace('_', "-");
     let argument = options(command, table).find(|argument| argument.get_long() == Some(&option));
@@ -218,7 +218,7 @@ fn setting(command: &Command, table: &str, key: &str, value: &Spanned<DeValue<'_
     }
 }
 
-/// Strings as they are, and numbers as they are written.
+/// Formats a value: strings unchanged, and numbers as they are written.
 fn text_of(value: &DeValue<'_>) -> Result<String, String> {
     match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -230,7 +230,7 @@ fn text_of(value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// Options of a command that a file may set.
+/// Lists the options of a command that a file may set.
 pub fn options<'a>(
     command: &'a Command,
     table: &str,
@@ -243,7 +243,7 @@ pub fn options<'a>(
     })
 }
 
-/// The setting that was meant, perhaps: one that differs in few letters.
+/// Suggests the setting that may be meant: one that differs in few letters.
 fn nearest(command: &Command, table: &str, option: &str) -> Option<String> {
     let known = options(command, table).filter_map(clap::Arg::get_long);
     let near = known.map(|known| (strsim::jaro(known, option), known));
@@ -255,7 +255,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The line that a byte stands on, from 1.
+/// Returns the line of a byte, from 1.
 fn line_of(text: &str, at: usize) -> usize {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|byte| **byte == b'\n').count()

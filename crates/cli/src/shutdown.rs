@@ -1,4 +1,4 @@
-//! When a server is told to end.
+//! Shutdown of a server on a signal.
 
 use tokio::{
     io::AsyncReadExt,
@@ -7,7 +7,7 @@ use tokio::{
 
 use crate::failure::Failure;
 
-/// The ways a server is told to end, watched from the moment this is made.
+/// Signals that end a server, watched from the creation of this value.
 #[derive(Debug)]
 pub struct Shutdown {
     terminate: Signal,
@@ -16,11 +16,11 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Watches SIGTERM and SIGINT, and the end of standard input when `until_stdin_closes`: then
-    /// the server ends with whoever started it, however that one ended.
+    /// Watches SIGTERM and SIGINT, and the end of standard input with `until_stdin_closes`: the
+    /// server then ends with the process that started it, however that one ended.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's errors.
     pub fn watch(until_stdin_closes: bool) -> Result<Self, Failure> {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).map_err(anyhow::Error::from)?,
@@ -29,7 +29,7 @@ impl Shutdown {
         })
     }
 
-    /// Waits until told.
+    /// Waits for a signal to end.
     pub async fn told(mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,4 +1,4 @@
-//! `posthaste simulate`: plays a scenario in the model world and judges it.
+//! `posthaste simulate`: plays a scenario in the model world and judges the result.
 
 mod files;
 mod swarm;
@@ -18,7 +18,7 @@ use crate::{
     output,
 };
 
-/// Most seeds in one call: an hour of the slowest scenario.
+/// Seeds in one call, at most: an hour of the slowest scenario.
 const SEEDS_MAX: u64 = 1_000_000;
 
 /// Plays a scenario in a model world, with the code that decides in the real one
@@ -59,7 +59,7 @@ pub struct SimulateArguments {
 /// Runs `posthaste simulate`.
 ///
 /// # Errors
-/// A scenario that can't be read, or seeds that are no range.
+/// Fails if the scenario can't be read, or the seeds are no range.
 pub fn run(arguments: &SimulateArguments) -> Outcome {
     let Some(path) = &arguments.scenario else {
         return swarm::run(arguments);
@@ -148,14 +148,14 @@ fn many(arguments: &SimulateArguments, scenario: &Scenario, seeds: &str) -> Outc
     Ok(exit(failed.is_empty()))
 }
 
-/// The one command that plays a seed again.
+/// Returns the command that plays a seed again.
 fn again(arguments: &SimulateArguments, seed: u64) -> String {
     let path = arguments.scenario.clone().unwrap_or_default();
     let command = command(&path, seed);
     format!("play it again with: {command}")
 }
 
-/// What plays a scenario with a seed.
+/// Returns the command that plays a scenario with a seed.
 fn command(path: &Path, seed: u64) -> String {
     format!("posthaste simulate {} --seed {seed}", path.display())
 }

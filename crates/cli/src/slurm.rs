@@ -1,4 +1,4 @@
-//! `posthaste slurm`: what a centre's Slurm has of posthaste.
+//! `posthaste slurm`: commands for a centre's Slurm.
 
 mod config;
 mod doctor;
@@ -35,7 +35,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The command's.
+/// Returns the command's errors.
 pub async fn run(arguments: SlurmArguments) -> Outcome {
     match arguments.command {
         Command::Hook(arguments) => hook::run(arguments).await,

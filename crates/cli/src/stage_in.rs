@@ -1,4 +1,5 @@
-//! `posthaste stage-in`: asks for data that must be here by a deadline, and not before it is needed.
+//! `posthaste stage-in`: asks for data that must be here by a deadline, and not before it is
+//! needed.
 
 use std::{
     io::{self, IsTerminal},
@@ -23,7 +24,7 @@ use crate::{
     wishes::{AccountArguments, parse_dollars},
 };
 
-/// How often a request whose sources are being looked at is looked at.
+/// Interval between two looks at a request whose sources are being examined.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const USAGE: &str = "posthaste stage-in [OPTIONS] --deadline <WHEN> <SOURCE>... <DIR>";
@@ -110,7 +111,8 @@ pub struct StageInArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// [`Exit::Refused`](crate::failure::Exit::Refused) when the mind refuses it; the service's refusal else.
+/// Returns [`Exit::Refused`](crate::failure::Exit::Refused) if the mind refuses the request, and
+/// the service's refusal otherwise.
 pub async fn run(mut arguments: StageInArguments) -> Outcome {
     arguments.destination = take_last(&mut arguments.sources, USAGE)?;
     let new = arguments.wish()?;
@@ -138,10 +140,10 @@ pub async fn run(mut arguments: StageInArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the service for it, or what would become of it, and waits until its sources have been looked at.
+/// Submits the stage-in, or asks for its forecast, and waits until its sources have been examined.
 ///
 /// # Errors
-/// The service's refusal to look at it at all.
+/// Returns the service's refusal to examine it.
 pub async fn ask(
     service: &ServiceClient,
     new: &api::NewStageIn,
@@ -215,10 +217,10 @@ impl StageInArguments {
     }
 }
 
-/// The address as it means the same elsewhere: paths are made absolute.
+/// Makes an address valid in any directory: paths become absolute.
 ///
 /// # Errors
-/// For what is no address, and paths that can't be said.
+/// Fails for an invalid address, and a path that is not UTF-8.
 pub fn absolute_address(text: &str) -> Result<String, Failure> {
     if let Location::Local(path) = Location::parse(std::ffi::OsStr::new(text))? {
         absolute(&path.to_string_lossy())
@@ -230,14 +232,14 @@ pub fn absolute_address(text: &str) -> Result<String, Failure> {
 fn absolute(text: &str) -> Result<String, Failure> {
     let path = std::path::absolute(text)
         .map_err(|cause| Failure::usage(format!("can't use the path {text}: {cause}")))?;
-    // The parts of it, not a slash at its end.
+    // Compares path components, without a slash at the end.
     let path: std::path::PathBuf = path.components().collect();
     path.to_str()
         .map(str::to_owned)
         .ok_or_else(|| Failure::usage(format!("can't use the path {text}: it is not UTF-8")))
 }
 
-/// What was answered, for people.
+/// Formats the answer for people.
 pub fn describe(request: &api::Request, dry_run: bool) -> String {
     let verb = if dry_run { "would be taken" } else { "taken" };
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
@@ -290,7 +292,7 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
     text
 }
 
-/// Where it comes from, and where it may wait.
+/// Describes the sources, and where data may wait.
 fn places(request: &api::Request, stage_in: &api::StageIn) -> String {
     let mut text = String::new();
     for source in stage_in.sources.iter().filter(|source| !source.near) {

@@ -1,4 +1,4 @@
-//! `posthaste submit`: submits a job held, for the service to release when its data is here.
+//! `posthaste submit`: submits a held job, which the service releases when its data is here.
 
 mod options;
 
@@ -22,7 +22,7 @@ use crate::{
     slurm::{complaints, directives, variables},
 };
 
-/// Between two looks at how far a job's data is.
+/// Interval between two looks at the progress of a job's data.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Submits a job to Slurm that starts when its data is here, where Slurm has no burst buffer
@@ -67,7 +67,7 @@ pub struct SubmitArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// Directives that are wrong, what sbatch refuses, and the service's.
+/// Fails for wrong directives, and with refusals of sbatch and the service.
 pub async fn run(arguments: SubmitArguments) -> Outcome {
     let shown = arguments.script.display().to_string();
     let script = directives(&shown)?;
@@ -89,7 +89,7 @@ pub async fn run(arguments: SubmitArguments) -> Outcome {
         gid: getgid().as_raw(),
         held: true,
     };
-    // Whoever can't be told of the job, or does not take it, has none submitted.
+    // If the service can't be reached or refuses the job, the job is not submitted.
     service.say("/v1/jobs/check", &new).await?;
     if arguments.dry_run {
         return Ok(tell_command(&arguments));
@@ -115,7 +115,7 @@ pub async fn run(arguments: SubmitArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the service of a job, and has it ask for what the job reads; how far that is.
+/// Registers a job with the service, which requests the job's inputs; returns its state.
 async fn tell(service: &ServiceClient, path: &str, new: &api::NewJob) -> Result<api::Job, Failure> {
     let job: api::Job = service.put(path, new).await?;
     if job.hold != api::JobHold::Held {
@@ -123,13 +123,13 @@ async fn tell(service: &ServiceClient, path: &str, new: &api::NewJob) -> Result<
         return Err(Failure::new(Exit::Other, what));
     }
     match service.post(&format!("{path}/stage-in"), &()).await {
-        // It asks by itself a moment later.
+        // The service asks by itself a moment later.
         Err(failure) if failure.may_pass() => Ok(job),
         answered => answered,
     }
 }
 
-/// Cancels a job that the service was not told of; what became of it.
+/// Cancels a job that the service does not know; returns the result for people.
 fn cancel(id: &str) -> String {
     let cancelled = Command::new("scancel").arg(id).status();
     if cancelled.is_ok_and(|status| status.success()) {
@@ -139,7 +139,7 @@ fn cancel(id: &str) -> String {
     }
 }
 
-/// The words sbatch is run with.
+/// Returns the words sbatch is run with.
 fn words(arguments: &SubmitArguments) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["--parsable".into(), "--hold".into()];
     words.extend(arguments.sbatch.iter().map(OsString::from));
@@ -147,7 +147,7 @@ fn words(arguments: &SubmitArguments) -> Vec<OsString> {
     words
 }
 
-/// Says what would be run.
+/// Prints the command that would be run.
 fn tell_command(arguments: &SubmitArguments) -> ExitCode {
     let words = words(arguments);
     let words = words.iter().map(|word| word.to_string_lossy());
@@ -163,8 +163,8 @@ fn tell_command(arguments: &SubmitArguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Submits the script, held, with the places of its data in its environment; its number, or the exit code of an sbatch that has
-/// said why it refuses.
+/// Submits the script, held, with the places of its data in its environment. Returns the job's
+/// number, or the exit code of an sbatch that has printed its refusal.
 fn sbatch(arguments: &SubmitArguments, script: &str) -> Result<Result<String, ExitCode>, Failure> {
     let mut command = Command::new("sbatch");
     command
@@ -195,7 +195,7 @@ fn sbatch(arguments: &SubmitArguments, script: &str) -> Result<Result<String, Ex
     Ok(Ok(id))
 }
 
-/// Says how far the data is until it is here; the service releases the job.
+/// Shows the data's progress until it is here; the service releases the job.
 async fn wait(service: &ServiceClient, path: &str, id: &str) -> Result<(), Failure> {
     let mut said = String::new();
     loop {
@@ -228,7 +228,8 @@ async fn wait(service: &ServiceClient, path: &str, id: &str) -> Result<(), Failu
     }
 }
 
-/// How far a job is; of one that waits, with what is refused of what it asks for.
+/// Gets a job and, unless it is over, has the service request its inputs. Returns the job, with the
+/// refusals of its inputs.
 async fn look(service: &ServiceClient, path: &str) -> Result<api::Job, Failure> {
     let job: api::Job = service.get(path).await?;
     if matches!(job.phase.as_str(), "ended" | "gone") {

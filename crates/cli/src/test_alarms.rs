@@ -1,4 +1,4 @@
-//! `posthaste test-alarms`: tells everybody who would be told that they are being tried.
+//! `posthaste test-alarms`: sends a test alarm to every recipient.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -38,7 +38,7 @@ pub struct TestArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// When the file can't be read, and when somebody could not be told.
+/// Fails if the file can't be read, or an alarm can't be delivered.
 pub async fn run(arguments: TestArguments) -> Outcome {
     let mut alarms = read_alarms(&arguments.file)?;
     let names = &arguments.names;

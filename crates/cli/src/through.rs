@@ -23,7 +23,8 @@ use crate::{
     moment, output,
 };
 
-/// Where packages put the library of proxychains, which hands the connections of a program to a SOCKS5 port.
+/// Paths at which packages install proxychains' library, which hands a program's connections to a
+/// SOCKS5 port.
 const LIBRARIES: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu/libproxychains.so.4",
     "/usr/lib/aarch64-linux-gnu/libproxychains.so.4",
@@ -32,7 +33,7 @@ const LIBRARIES: [&str; 6] = [
     "/usr/lib/libproxychains4.so",
     "/usr/lib/libproxychains.so.4",
 ];
-/// As shells have it: the command can't be run, or is not there.
+/// Exit code of shells for a command that can't be run or does not exist.
 const CANT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -78,7 +79,8 @@ pub struct ThroughArguments {
 /// Runs the command and ends as it does.
 ///
 /// # Errors
-/// When a gateway or its secret isn't known, the library is missing, or the command can't be started.
+/// Fails if a gateway or its secret isn't known, the library is missing, or the command can't be
+/// started.
 pub async fn run(arguments: ThroughArguments) -> Outcome {
     let hops = hops(&arguments.gateways, &arguments.secret_file)?;
     if let Some(seconds) = arguments.token {
@@ -125,14 +127,15 @@ fn show_token(hops: &[Hop], seconds: u64) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// As shells tell it: the code, or 128 and the signal.
+/// Returns the exit code by shells' convention: the code, or 128 and the signal.
 fn code_of(status: ExitStatus) -> u8 {
     let signal = || status.signal().map(|signal| 128 + signal);
     let code = status.code().or_else(signal).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
 }
 
-/// Tells a command about the door, in its environment: never in its arguments, which everybody can see.
+/// Passes the door's address to a command, in its environment: never in its arguments, which
+/// everybody can see.
 fn hand_over(
     command: &mut Command,
     door: &LocalDoor,
@@ -187,7 +190,7 @@ fn library() -> Result<&'static Path, Failure> {
     })
 }
 
-/// The gateways by address, or by name from the user's file.
+/// Returns the gateways by address, or by name from the user's file.
 fn hops(gateways: &[String], secret_files: &[PathBuf]) -> Result<Vec<Hop>, Failure> {
     let mut secrets = secret_files.iter();
     let mut hops = Vec::new();
@@ -214,10 +217,10 @@ fn hops(gateways: &[String], secret_files: &[PathBuf]) -> Result<Vec<Hop>, Failu
     Ok(hops)
 }
 
-/// The gateways in a file; without one, those in the user's own, if there is one.
+/// Returns the gateways in a file; without one, those in the user's own file, if it exists.
 ///
 /// # Errors
-/// When the file can't be read.
+/// Fails if the file can't be read.
 pub fn known(file: Option<&Path>) -> Result<Gateways, Error> {
     let own = config::config_directory().join("gateways.toml");
     match Gateways::read(file.unwrap_or(&own)) {

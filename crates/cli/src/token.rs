@@ -98,7 +98,7 @@ struct AddArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: TokenArguments) -> Outcome {
     match arguments.verb {
         Verb::Add(arguments) => add(arguments).await?,

@@ -1,7 +1,7 @@
-//! Sends the spans of traces to an OpenTelemetry collector, by OTLP over HTTP.
+//! Exporter of spans to an OpenTelemetry collector, by OTLP over HTTP.
 //!
-//! Spans wait in a bounded queue; where the collector does not keep up or does not answer they are lost, and nothing else waits for
-//! them. What is sent crosses the network on a thread of its own.
+//! Spans wait in a bounded queue. If the collector is too slow or does not answer, they are lost;
+//! nothing else waits for them. A thread of its own sends them.
 
 use std::{
     fmt,
@@ -28,21 +28,21 @@ use tokio::runtime::Runtime;
 
 use crate::{config, failure::Failure};
 
-/// Spans that wait to be sent: some hundred bytes each. More are lost.
+/// Spans that wait, at most: some hundred bytes each. More are lost.
 const QUEUE_MAX: usize = 8192;
 /// Spans sent at once.
 const BATCH_MAX: usize = 512;
-/// How long they wait for others.
+/// Time for which spans wait for others.
 const DELAY: Duration = Duration::from_secs(2);
-/// How long a collector may take to answer.
+/// Longest wait for a collector's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the last ones may take when the process ends.
+/// Time for the last spans when the process ends.
 const ENDING: Duration = Duration::from_secs(2);
-/// How long a connection is kept that nothing is sent on.
+/// Time after which an idle connection is closed.
 const IDLE_FOR: Duration = Duration::from_secs(30);
-/// Bytes of an answer: it says little.
+/// Bytes of an answer, at most: it says little.
 const ANSWER_BYTES_MAX: usize = 1 << 16;
-/// Where a collector takes spans, below its address.
+/// Path of a collector for spans, below its address.
 const PATH: &str = "/v1/traces";
 
 /// Where spans go.
@@ -59,21 +59,21 @@ pub struct TraceArguments {
     traces: Option<String>,
 }
 
-/// What sends spans, until it is dropped.
+/// Sender of spans, until it is dropped.
 pub struct Traces {
     provider: SdkTracerProvider,
 }
 
 impl TraceArguments {
-    /// The address of the collector, where there is one.
+    /// Returns the address of the collector, if there is one.
     pub fn url(&self) -> Option<&str> {
         self.traces.as_deref().filter(|url| !url.is_empty())
     }
 
-    /// Begins to send what is recorded from now on, as `service`, where somebody asked for that.
+    /// Starts to send recorded spans, as `service`, if that was asked for.
     ///
     /// # Errors
-    /// For an address that is none, or has a password in it.
+    /// Fails for an invalid address, or one with a password in it.
     pub fn begin(&self, service: &'static str) -> Result<Option<Traces>, Failure> {
         let Some(url) = self.url() else {
             return Ok(None);
@@ -107,7 +107,7 @@ impl TraceArguments {
 }
 
 impl Traces {
-    /// What records spans.
+    /// Returns the recorder of spans.
     pub fn tracer(&self) -> SdkTracer {
         self.provider.tracer("posthaste")
     }
@@ -126,7 +126,7 @@ fn wrong(url: &str) -> Error {
         .hint("name the collector like http://127.0.0.1:4318")
 }
 
-/// Where spans are sent.
+/// Returns the address for spans.
 fn address(url: &str) -> Result<String, Failure> {
     let uri: http::Uri = url
         .parse()
@@ -146,10 +146,11 @@ fn address(url: &str) -> Result<String, Failure> {
 
 type Answer = Result<Response<Bytes>, HttpError>;
 
-/// Sends what the exporter made, and says once that it does not arrive.
+/// Sender of the exporter's messages, which reports once that they don't arrive.
 struct Sender {
     client: Client<WebConnector, Full<Bytes>>,
-    /// Its own: the exporter waits on a thread where nothing else runs, also when all else has ended.
+    /// Runtime of its own: the exporter waits on a thread without other work, even after everything
+    /// else has ended.
     runtime: Runtime,
     address: String,
     is_lost: AtomicBool,
@@ -180,7 +181,7 @@ impl Sender {
         })
     }
 
-    /// Notes how a try went.
+    /// Notes the result of a try.
     fn note(&self, why: Option<String>) {
         let was_lost = self.is_lost.swap(why.is_some(), Ordering::Relaxed);
         match why {

@@ -1,4 +1,5 @@
-//! `posthaste watch`: a request as it runs: depots, slack, and each decision with its reason; or the whole service.
+//! `posthaste watch`: a running request, with its depots, slack, and each decision with its reason;
+//! or the whole service.
 
 mod board;
 mod follower;
@@ -20,7 +21,7 @@ use crate::{
 use frame::left_out_text;
 pub use {follower::Follower, frame::frame};
 
-/// How often a frame is drawn.
+/// Interval between two frames.
 const FRAME_EVERY: Duration = Duration::from_millis(250);
 /// Watches a request until it is safe (and released, if that was asked for), or a stage-in until it is here; or the whole service
 ///
@@ -41,7 +42,7 @@ pub struct WatchArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: WatchArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let Some(id) = arguments.id else {
@@ -54,7 +55,7 @@ pub async fn run(arguments: WatchArguments) -> Outcome {
     outcome_of(&request)
 }
 
-/// Prints events until the one that says how it ended: of a request that could not be begun none does.
+/// Prints events until the one that reports the end: a request that could not be begun has none.
 async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request, Failure> {
     let mut follower = Follower::new(service, id).await?;
     let mut said = BTreeSet::new();
@@ -81,14 +82,14 @@ async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request,
     }
 }
 
-/// Says what was left out, where no picture does.
+/// Names the files left out, if no frame does.
 fn name_left_out(request: &api::Request) {
     for line in left_out_text(request) {
         output::note!("{}", output::plain(&line));
     }
 }
 
-/// Whether nothing more will happen to the request by itself.
+/// Returns whether nothing more happens to the request by itself.
 pub fn is_settled(request: &api::Request) -> bool {
     let is_awaited = request.delivery.as_ref().is_some_and(|delivery| {
         delivery.deliver_by.is_some() && !delivery.missed && delivery.delivered.is_none()
@@ -109,10 +110,11 @@ pub fn is_settled(request: &api::Request) -> bool {
     }
 }
 
-/// How the request went: an exit code for programs, and of one that failed a line with the reason, which may have been no event.
+/// Returns the request's result: an exit code for programs, and for a failed one a line with the
+/// reason, which may have been no event.
 ///
 /// # Errors
-/// That it failed.
+/// Fails if the request failed.
 pub fn outcome_of(request: &api::Request) -> Outcome {
     match request.state {
         api::RequestState::Failed => {
@@ -144,11 +146,11 @@ fn exit_of(request: &api::Request) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Follows the request, drawing it when `shown` and standard error is a terminal, else one line an
-/// event.
+/// Follows the request. Draws it if `shown` and standard error is a terminal, and else prints one
+/// line an event.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn until_settled(
     service: &ServiceClient,
     id: &str,
@@ -175,7 +177,7 @@ pub async fn until_settled(
     }
 }
 
-/// An event as one line of text.
+/// Formats an event as one line.
 pub fn event_text(event: &api::Event) -> String {
     let depot = event
         .depot

@@ -1,4 +1,4 @@
-//! `posthaste whoami`: who the service thinks that I am.
+//! `posthaste whoami`: the service's view of the caller.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ pub struct WhoamiArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub async fn run(arguments: WhoamiArguments) -> Outcome {
     let service = ServiceClient::open(&arguments.service)?;
     let who: api::Whoami = service.get("/v1/whoami").await?;
@@ -37,7 +37,7 @@ pub async fn run(arguments: WhoamiArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says it to people.
+/// Prints it for people.
 pub fn show(who: &api::Whoami) {
     let user = match (&who.user, &who.subject, &who.token) {
         (Some(user), Some(subject), _) => format!("{user} (subject {subject})"),

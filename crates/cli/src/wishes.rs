@@ -1,4 +1,4 @@
-//! What may be wished of a stage-out beyond its deadline.
+//! Options of a stage-out beyond its deadline.
 
 use clap::{Args, ValueEnum};
 use posthaste_api as api;
@@ -80,12 +80,12 @@ enum Repair {
 }
 
 impl WishesArguments {
-    /// Depots that must hold some of it.
+    /// Returns the depots that must hold some of it.
     pub fn pinned(&self) -> &[String] {
         &self.pin
     }
 
-    /// The wishes as the service takes them.
+    /// Builds the options for the service.
     pub fn resolve(&self) -> api::Wishes {
         let is_normal = self.priority == Priority::default();
         api::Wishes {
@@ -108,10 +108,10 @@ impl WishesArguments {
         }
     }
 }
-/// Reads an amount of dollars.
+/// Parses an amount of dollars.
 ///
 /// # Errors
-/// A line that shows how to write one: what is no number must not be taken for none at all.
+/// Returns a line that shows the format: an invalid number must not count as no limit.
 pub fn parse_dollars(text: &str) -> Result<f64, String> {
     let amount = text.trim_start_matches('$').parse::<f64>().ok();
     let amount = amount.filter(|usd| usd.is_finite() && *usd >= 0.0);

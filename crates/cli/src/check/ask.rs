@@ -1,4 +1,4 @@
-//! What the service says would become of a script's directives. Nothing is changed by it.
+//! Service's answer to a script's directives. Asking changes nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,26 +17,27 @@ use crate::{
     stage_in,
 };
 
-/// By when an input is wanted where the script does not say: as the service has it for a job.
+/// Default deadline of an input, as the service has it for a job.
 const WANTED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// What would become of an input.
+/// Result of asking for an input.
 pub(super) enum Answer {
-    /// It is taken, with what is known of it.
+    /// Accepted, with its facts.
     Taken(Box<api::Request>),
-    /// It can't be taken now, and why.
+    /// Refused now, with the reason.
     Refused(String),
-    /// It is not asked for, and why.
+    /// Not asked, with the reason.
     NotAsked(&'static str),
 }
 
-/// What would become of each input, by its line.
+/// Answers for the inputs, by line.
 pub(super) type Answers = BTreeMap<usize, Answer>;
 
-/// Asks whether a job with this script would be taken, and when each of its inputs would be there.
+/// Asks whether a job with this script would be accepted, and when each of its inputs would be
+/// ready.
 ///
 /// # Errors
-/// The service's refusal of the script, with the line, and those of asking it.
+/// Returns the service's refusal of the script, with the line, and the errors of asking it.
 pub(super) async fn ask(
     arguments: &ServiceArguments,
     script: &str,
@@ -90,7 +91,7 @@ async fn ask_one(service: &ServiceClient, one: &StageIn) -> Result<Answer, Failu
             ))
         }
         Ok(request) => Ok(Answer::Taken(Box::new(request))),
-        // The script may be right though the source does not answer, or there is something in the way.
+        // The script may be right although the source does not answer or something is in the way.
         Err(failure) if !failure.may_pass() => Ok(Answer::Refused(failure.to_string())),
         Err(failure) => Err(failure),
     }
@@ -104,7 +105,7 @@ fn deadline(said: Option<Deadline>) -> Timestamp {
 }
 
 impl Answer {
-    /// In people's words.
+    /// Formats the answer for people.
     pub fn told(&self) -> String {
         match self {
             Self::NotAsked(why) => (*why).to_owned(),
@@ -127,7 +128,7 @@ impl Answer {
         }
     }
 
-    /// For programs.
+    /// Formats the answer for programs.
     pub fn to_json(&self) -> Value {
         match self {
             Self::NotAsked(why) => json!({"state": "not-asked", "reason": why}),
@@ -140,12 +141,12 @@ impl Answer {
     }
 }
 
-/// Whether it would be there after its deadline, nine times in ten or more often.
+/// Returns whether the forecast (p90) is after the deadline.
 fn is_late(request: &api::Request) -> bool {
     request.slack_s.is_some_and(|slack| slack < 0.0)
 }
 
-/// What keeps a job that needs all of it from its start.
+/// Returns the reason for which a job that needs all inputs can't start.
 pub(super) fn refusal(wanted: &Wanted, answers: &Answers) -> Option<Failure> {
     let needed = wanted.stage_ins.iter().filter(|one| !one.is_optional);
     let mut refused = needed.filter_map(|one| match answers.get(&one.line)? {

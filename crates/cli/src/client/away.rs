@@ -1,22 +1,24 @@
-//! A service that goes away for a while: it starts again, or another one takes its place.
+//! Waiting for a service that is away for a while: it restarts, or another takes over.
 
 use std::time::Duration;
 
 use crate::{failure::Failure, output};
 
-/// How long a service that went away is waited for, not counting what it takes to notice; and the pause between two looks.
+/// Longest wait for a service that went away, not counting the time to notice it; and the pause
+/// between two attempts.
 const AWAY_MAX: Duration = Duration::from_secs(600);
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Says that the service is away, and that this is no end.
+/// Reports that the service is away, and that the command continues.
 pub fn say_away(failure: &Failure) {
     output::complain(&format!("{failure}; waiting for it"));
 }
 
-/// Asks until an answer comes, and says once that none does: a service that starts again, or another that takes its place, needs a while.
+/// Retries until an answer comes, and reports once that none does: a restart or a standby's
+/// takeover needs a while.
 ///
 /// # Errors
-/// What trying again can't help, and what it did not help for long.
+/// Returns failures that retrying can't help, and those that outlast the longest wait.
 pub async fn ride_out<T, F: Future<Output = Result<T, Failure>>>(
     ask: impl Fn() -> F,
     say: impl Fn(&Failure),

@@ -1,4 +1,4 @@
-//! JSON lines both ways, while they come.
+//! JSON lines in both directions, streamed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,14 +17,14 @@ use serde::de::DeserializeOwned;
 use super::{ServiceClient, accepted, parse, read};
 use crate::failure::{Exit, Failure};
 
-/// Longest line of an answer that is taken.
+/// Longest accepted line of an answer.
 const LINE_BYTES_MAX: usize = 4 << 20;
 
 impl ServiceClient {
-    /// Sends lines, and takes the answer to each while they go.
+    /// Sends lines, and returns an answer to each while they are sent.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn post_lines(
         &self,
         path: &str,
@@ -36,19 +36,20 @@ impl ServiceClient {
         })
     }
 
-    /// Asks for all below a directory, by the path `again` where the service says that it takes long.
+    /// Lists everything below a directory, by the path `again` if the service reports that it takes
+    /// long.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn tree(&self, path: &str, again: &str) -> Result<TreeLines, Failure> {
         let answer = self.send_patiently(path, again).await?;
         Ok(TreeLines(Came::of(accepted(answer).await?)))
     }
 
-    /// Sends lines, and takes one answer to all of them.
+    /// Sends lines, and returns one answer to all of them.
     ///
     /// # Errors
-    /// As [`ServiceClient::get`].
+    /// Fails as [`ServiceClient::get`] does.
     pub async fn post_all_lines<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -78,7 +79,7 @@ impl ServiceClient {
             .map_err(|cause| self.no_address(&cause))?;
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let answered = self.answer(client.request(request)).await;
-        // What was not read here ends the call too, and is no matter of the service.
+        // A local read error ends the call too, and is not the service's fault.
         let unread = || Arc::into_inner(unread).and_then(OnceLock::into_inner);
         match answered {
             Err(failure) => Err(unread().unwrap_or(failure)),
@@ -87,7 +88,7 @@ impl ServiceClient {
     }
 }
 
-/// Lines of an answer, as they come.
+/// Lines of an answer, as they arrive.
 #[derive(Debug)]
 struct Came {
     body: Incoming,
@@ -102,10 +103,10 @@ impl Came {
         }
     }
 
-    /// The next line; none after the last. May be dropped and asked again.
+    /// Returns the next line, `None` after the last. A caller may drop this and call it again.
     ///
     /// # Errors
-    /// Why the answer ended in the middle of a line.
+    /// Gives the reason for which the answer ended in the middle of a line.
     async fn next(&mut self) -> Result<Option<BytesMut>, String> {
         loop {
             if let Some(end) = self.came.iter().position(|&byte| byte == b'\n') {
@@ -132,10 +133,10 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The next answer; none after the last. May be dropped and asked again.
+    /// Returns the next answer, `None` after the last. A caller may drop this and call it again.
     ///
     /// # Errors
-    /// When the service stops in the middle.
+    /// Fails if the service stops in the middle.
     pub async fn next(&mut self) -> Result<Option<api::LineAnswer>, Failure> {
         let line = self.lines.next().await.map_err(|why| {
             let answered = self.answered;
@@ -152,15 +153,15 @@ impl Lines {
     }
 }
 
-/// What lies below a directory, a line for each directory.
+/// Content of a directory tree, a line for each directory.
 #[derive(Debug)]
 pub struct TreeLines(Came);
 
 impl TreeLines {
-    /// The next line; none after the last.
+    /// Returns the next line, `None` after the last.
     ///
     /// # Errors
-    /// When the service stops before all was told.
+    /// Fails if the service stops before the last line.
     pub async fn next(&mut self) -> Result<Option<api::TreeLine>, Failure> {
         let ended = |why: &str| {
             Failure::new(

@@ -1,31 +1,32 @@
-//! ClassAds as HTCondor writes them for plug-ins: a row of `[ Name = expression; … ]`. What is no text under a name that is
-//! asked for is passed over, however it is nested.
+//! ClassAds in HTCondor's format for plug-ins: a row of `[ Name = expression; … ]`. A requested
+//! name whose expression is no text is skipped, however it is nested.
 
 use std::fmt::Write as _;
 
-/// Ads in one file: a job names no more by URL.
+/// Ads in one file, at most: a job names no more by URL.
 const ADS_MAX: usize = 1 << 20;
 
-/// One ad: the names whose expression is a text, with it; and how often a name stands for something else.
+/// ClassAd: its names whose expression is a text, with that text; and the names of other
+/// expressions, once for each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ad {
     texts: Vec<(String, Vec<u8>)>,
     others: Vec<String>,
 }
 
-/// What a name stands for in an ad.
+/// Meaning of a name in an ad.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'a> {
-    /// A text.
+    /// Text.
     Text(&'a [u8]),
-    /// Something that would have to be evaluated.
+    /// Expression that would need evaluation.
     Other,
-    /// Nothing.
+    /// Missing name.
     Absent,
 }
 
 impl Ad {
-    /// What `name` stands for; the case of names does not count.
+    /// Returns the meaning of `name`, ignoring case.
     pub(super) fn get(&self, name: &str) -> Meaning<'_> {
         let is_it = |other: &str| other.eq_ignore_ascii_case(name);
         let found = self.texts.iter().rev().find(|(other, _)| is_it(other));
@@ -40,7 +41,7 @@ impl Ad {
 /// Reads all ads of a file.
 ///
 /// # Errors
-/// What is wrong with them, with the byte where.
+/// Describes the mistake, with its byte offset.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Ad>, String> {
     let mut reader = Reader { bytes, at: 0 };
     let mut ads = Vec::new();
@@ -70,7 +71,7 @@ impl Reader<'_> {
         format!("at byte {}: {what}", self.at)
     }
 
-    /// Passes over blanks and comments.
+    /// Skips blanks and comments.
     fn skip_blank(&mut self) -> Result<(), String> {
         loop {
             let rest = &self.bytes[self.at..];
@@ -121,7 +122,7 @@ impl Reader<'_> {
         self.skip_blank()?;
         match (text, self.peek()) {
             (Some(text), Some(b';' | b']')) => ad.texts.push((name, text)),
-            // It goes on after the text, or is none.
+            // The expression goes on after the text, or is no text.
             _ => {
                 self.skip_expression()?;
                 ad.others.push(name);
@@ -145,7 +146,7 @@ impl Reader<'_> {
         Ok(String::from_utf8_lossy(&rest[..length]).into_owned())
     }
 
-    /// What stands between two of these, with its escapes undone.
+    /// Returns the text between two marks, with its escapes undone.
     fn quoted(&mut self, mark: u8) -> Result<Vec<u8>, String> {
         let begin = self.at;
         self.at += 1;
@@ -192,7 +193,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Passes over what is left of an expression, up to the `;` or `]` that ends it.
+    /// Skips the rest of an expression, up to the `;` or `]` that ends it.
     fn skip_expression(&mut self) -> Result<(), String> {
         let mut depth = 0_u32;
         loop {
@@ -219,7 +220,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes one ad.
+/// Writer of one ad.
 #[derive(Debug)]
 pub(super) struct Writer(Vec<u8>);
 
@@ -228,7 +229,7 @@ impl Writer {
         Self(b"[ ".to_vec())
     }
 
-    /// A text, whatever bytes it has.
+    /// Writes a text, whatever bytes it has.
     pub(super) fn text(&mut self, name: &str, text: &[u8]) -> &mut Self {
         self.0.extend_from_slice(format!("{name} = \"").as_bytes());
         for byte in text {
@@ -244,7 +245,7 @@ impl Writer {
         self
     }
 
-    /// Anything else, as it is written: a number, `true`, another ad.
+    /// Writes any other expression verbatim: a number, `true`, another ad.
     pub(super) fn plain(&mut self, name: &str, value: impl std::fmt::Display) -> &mut Self {
         let mut text = String::new();
         let _ = write!(text, "{name} = {value}; ");
@@ -252,7 +253,7 @@ impl Writer {
         self
     }
 
-    /// An ad in an ad, alone or in a list.
+    /// Writes an ad inside the ad, alone or in a list.
     pub(super) fn nested(&mut self, name: &str, ad: &[u8], is_list: bool) -> &mut Self {
         let (open, close): (&[u8], &[u8]) = if is_list { (b"{ ", b" }") } else { (b"", b"") };
         self.0.extend_from_slice(format!("{name} = ").as_bytes());

@@ -25,14 +25,15 @@ use crate::{
     output, through,
 };
 
-/// Files on their way at once: small ones do not wait for each other, and each large one is split over streams itself.
+/// Files in transfer at once: small ones don't wait for each other, and each large one uses several
+/// streams itself.
 const FILES_AT_ONCE: usize = 4;
-/// Larger than what HTCondor says of any job's files.
+/// Larger than HTCondor's description of any job's files.
 const INPUT_BYTES_MAX: u64 = 1 << 30;
-/// What both directions go well with, and what HTCondor does not bring itself: of two plug-ins for one scheme it takes
-/// the last.
+/// Schemes that work in both directions and that HTCondor does not support itself: if two plug-ins
+/// support one scheme, HTCondor uses the last.
 const METHODS: &str = "posthaste,s3,gs,azblob,sftp,webdav,webdavs,ftps";
-/// HTCondor asks for this code where credentials have to be renewed.
+/// Exit code by which HTCondor learns that credentials must be renewed.
 const EXIT_CREDENTIALS: u8 = 2;
 
 /// Moves files for HTCondor; not for people
@@ -50,7 +51,7 @@ pub struct PluginArguments {
     words: Vec<OsString>,
 }
 
-/// Which way files go.
+/// Direction of the transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Download,
@@ -58,7 +59,7 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// HTCondor's word.
+    /// Returns HTCondor's word.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Download => "download",
@@ -67,7 +68,7 @@ impl Direction {
     }
 }
 
-/// One call.
+/// Invocation of the plug-in.
 #[derive(Debug, PartialEq, Eq)]
 enum Call {
     Describe,
@@ -116,20 +117,20 @@ impl Call {
     }
 }
 
-/// One file and its address.
+/// File with its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// As HTCondor wrote it.
+    /// Address in HTCondor's spelling.
     pub(super) url: OsString,
-    /// The path on this machine.
+    /// Path on this machine.
     pub(super) local: OsString,
 }
 
 impl Wanted {
-    /// What an ad asks for; `None` where it is about no file.
+    /// Reads a transfer from an ad; `None` if it concerns no file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes the mistake.
     fn read(ad: &Ad) -> Result<Option<Self>, String> {
         let text = |name| match ad.get(name) {
             Meaning::Text([]) => Err(format!("{name} is empty")),
@@ -145,7 +146,7 @@ impl Wanted {
         }
     }
 
-    /// What comes before `://`, split at its last `+`: the profile, where one is named, and the scheme.
+    /// Splits the text before `://` at its last `+`, into the profile, if any, and the scheme.
     fn split(&self) -> Option<(Option<&str>, &str, &[u8])> {
         let bytes = self.url.as_bytes();
         let end = bytes.windows(3).position(|three| three == b"://")?;
@@ -157,12 +158,12 @@ impl Wanted {
         })
     }
 
-    /// Its scheme, without the profile.
+    /// Returns the scheme of the address, without the profile.
     pub(super) fn scheme(&self) -> &str {
         self.split().map_or("", |(_, scheme, _)| scheme)
     }
 
-    /// The host or the bucket.
+    /// Returns the host or the bucket.
     pub(super) fn server(&self) -> String {
         let Some((_, _, rest)) = self.split() else {
             return String::new();
@@ -175,7 +176,7 @@ impl Wanted {
         }
     }
 
-    /// Moves it.
+    /// Transfers the file.
     async fn go(&self, direction: Direction, access: &Access) -> Result<Figures, Trouble> {
         let wrong = |what: &str| {
             let shown = self.url.to_string_lossy();
@@ -212,7 +213,7 @@ impl Wanted {
 /// Runs the command.
 ///
 /// # Errors
-/// A call that is none of HTCondor's, and a report that can't be written.
+/// Fails for a call that is not HTCondor's, and if the report can't be written.
 pub async fn run(arguments: PluginArguments) -> Outcome {
     // 2 would ask for other credentials.
     let answered = answer(&arguments.words).await;
@@ -268,7 +269,7 @@ fn read(infile: &Path) -> Result<VecDeque<Wanted>, String> {
     wanted.collect()
 }
 
-/// What HTCondor makes of how all files fared.
+/// Overall result that HTCondor expects for all files.
 #[derive(Debug, Default)]
 struct Verdict {
     failed: bool,
@@ -293,7 +294,7 @@ impl Verdict {
     }
 }
 
-/// A file that is moving.
+/// File in transfer.
 struct UnderWay {
     id: Id,
     wanted: Wanted,
@@ -310,9 +311,9 @@ impl UnderWay {
     }
 }
 
-/// Moves several at once. Where an input can't be had the job can't run, and no other is begun or waited for; what a job
-/// leaves is saved as far as it can be. The input that stopped all is told of last: HTCondor holds the job for the last reason
-/// that it reads.
+/// Transfers several files at once. If an input fails, the job can't run: no other transfer is
+/// started or waited for. Outputs are saved as far as possible. The failed input is reported last,
+/// because HTCondor holds the job for the last reason that it reads.
 async fn move_all(
     mut waiting: VecDeque<Wanted>,
     direction: Direction,

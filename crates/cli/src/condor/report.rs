@@ -1,4 +1,4 @@
-//! What HTCondor is told of each file: one ad a file, in the file that it made room for.
+//! Report for HTCondor: one ad a file, in the file that HTCondor provided.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,22 +17,22 @@ use super::{
 };
 use crate::copy::one::Trouble;
 
-/// Blanks written at once over what the file held before.
+/// Blanks written at once over the file's previous content.
 const BLANKS: [u8; 4096] = [b' '; 4096];
 
-/// How one file fared.
+/// Result of one file's transfer.
 #[derive(Debug)]
 pub(super) struct Fared {
-    /// When it began.
+    /// Start of the transfer.
     pub(super) begun: Timestamp,
-    /// When it ended.
+    /// End of the transfer.
     pub(super) ended: Timestamp,
-    /// What was sent, or why it was not.
+    /// Figures of the transfer, or the reason for its failure.
     pub(super) outcome: std::result::Result<Figures, Trouble>,
 }
 
-/// The file that HTCondor reads. It is full of blanks from the start, so that there is room for what is to be said
-/// when there is none for anything else: it is never made shorter.
+/// File that HTCondor reads. It is full of blanks from the start and never truncated, so that a
+/// report fits even on a full disk.
 #[derive(Debug)]
 pub(super) struct Report {
     file: File,
@@ -40,10 +40,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Opens it, and blanks out what it says.
+    /// Opens the file and overwrites its content with blanks.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails if it can't be written.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let failed = |cause| Error::io("write", path.display().to_string(), cause);
         let opened = OpenOptions::new()
@@ -66,10 +66,10 @@ impl Report {
         })
     }
 
-    /// Tells of one file; it is there to be read at once.
+    /// Reports one file. The report can be read at once.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails if it can't be written.
     pub(super) fn tell(
         &mut self,
         wanted: &Wanted,
@@ -83,10 +83,10 @@ impl Report {
         self.file.write_all(&ad).map_err(failed)
     }
 
-    /// Tells that nothing could be begun.
+    /// Reports that nothing could be started.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails if it can't be written.
     pub(super) fn tell_of_all(&mut self, why: &str) -> Result<()> {
         let mut ad = Writer::new();
         ad.plain("TransferSuccess", false)
@@ -139,7 +139,7 @@ fn describe(wanted: &Wanted, direction: Direction, fared: &Fared) -> Vec<u8> {
     ad.end()
 }
 
-/// The same for HTCondor's policies.
+/// Formats the failure for HTCondor's policies.
 fn error_data(wanted: &Wanted, direction: Direction, trouble: &Trouble) -> Vec<u8> {
     let mut data = Writer::new();
     let far = match direction {

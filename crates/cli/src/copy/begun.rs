@@ -1,7 +1,8 @@
-//! Trees whose copies have begun and not ended.
+//! Copies of trees that have begun and not ended.
 //!
-//! `cp tree new` makes `new` a copy of `tree`. When such a copy is killed, `new` is a directory, and
-//! the same line would copy into it, as `cp` does. So it is noted which line began it, until it ends.
+//! `cp tree new` makes `new` a copy of `tree`. If such a copy is killed, `new` is a directory, and
+//! the same command line would copy into it, as `cp` does. A note therefore names the command line
+//! that began it, until it ends.
 
 use std::{
     env,
@@ -18,12 +19,13 @@ use posthaste_engine::copy::{Notice, Options};
 
 use crate::config;
 
-/// One line of `posthaste cp`, in the directory where it was typed.
+/// Command line of a `posthaste cp`, with its working directory.
 pub(super) struct Begun {
-    /// `None` where there are several sources, which are always copied into the destination.
+    /// Words of the command line. `None` with several sources, which are always copied into the
+    /// destination.
     line: Option<Vec<u8>>,
     folder: PathBuf,
-    /// Where it goes, if that is a local path.
+    /// Destination, if it is a local path.
     destination: PathBuf,
 }
 
@@ -49,13 +51,14 @@ impl Begun {
         }
     }
 
-    /// The note about a line, named by its checksum.
+    /// Returns the note about a command line, named by its checksum.
     fn file(&self) -> Option<(PathBuf, &[u8])> {
         let line = self.line.as_deref()?;
         Some((self.folder.join(Checksum::of(line).to_string()), line))
     }
 
-    /// The same options, for a copy that goes on with what was begun, or is noted when it begins.
+    /// Extends the options, so that the copy continues one that was begun, or is noted when it
+    /// begins.
     pub(super) fn watch(self: &Arc<Self>, options: Options) -> Options {
         let (begun, on_notice) = (Arc::clone(self), options.on_notice);
         let is_known = self.is_known();
@@ -80,8 +83,8 @@ impl Begun {
         }
     }
 
-    /// Whether the same line began before and did not end. A directory that has been made since, under the same name, is not what
-    /// it began.
+    /// Returns whether the same command line was begun before and did not end. A directory created
+    /// since under the same name does not count.
     fn is_known(&self) -> bool {
         let Some((file, line)) = self.file() else {
             return false;
@@ -93,7 +96,8 @@ impl Begun {
         made.is_empty() || made == format!("\n{}", identity(&self.destination)).as_bytes()
     }
 
-    /// Notes that it has begun, and what directory it made. Where that fails, a killed copy is not found again, no more.
+    /// Notes that the copy has begun, and the directory it created. If that fails, only the
+    /// resumption of a killed copy is lost.
     fn note(&self, made: &str) {
         let Some((file, line)) = self.file() else {
             return;
@@ -106,7 +110,7 @@ impl Begun {
         let _ = fs::write(file, text);
     }
 
-    /// It has ended.
+    /// Removes the note of the begun copy.
     pub(super) fn end(&self) {
         if let Some((file, _)) = self.file() {
             let _ = fs::remove_file(file);
@@ -114,7 +118,8 @@ impl Begun {
     }
 }
 
-/// What tells a directory from one that gets its name later. Numbers are given again, so the moment it was made counts too.
+/// Returns an identity that tells a directory from a later one of the same name. Inode numbers are
+/// reused, so the creation time counts too.
 fn identity(path: &Path) -> String {
     let Ok(found) = fs::symlink_metadata(path) else {
         return "none".to_owned();

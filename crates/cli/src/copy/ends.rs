@@ -1,4 +1,4 @@
-//! The ends of a copy: opened, and replaced by what their profiles name when they fail for good.
+//! Ends of a copy: opened, and replaced by their profiles' fallbacks when they fail for good.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 
@@ -9,16 +9,16 @@ use posthaste_endpoint::{
 };
 use posthaste_engine::copy::{Ending, Place, Source};
 
-/// One address of the command line.
+/// Address of the command line.
 struct End {
     written: OsString,
     location: Location,
-    /// What stands in for it, once it has failed.
+    /// Replacement for the address after it failed.
     fallback: Option<Location>,
     place: Option<Place>,
 }
 
-/// Sources and destination.
+/// Sources and destination of a copy.
 pub(super) struct Ends {
     sources: Vec<End>,
     source_access: Access,
@@ -38,7 +38,7 @@ impl End {
         })
     }
 
-    /// Opens it, or what stands in for it.
+    /// Opens the address or its fallback.
     async fn open(
         &mut self,
         access: &Access,
@@ -57,7 +57,7 @@ impl End {
         Ok(())
     }
 
-    /// Takes what stands in for it; says whether there is something.
+    /// Switches to the fallback; returns whether there is one.
     fn fall_back(&mut self) -> bool {
         self.place = None;
         match self.fallback.take() {
@@ -77,7 +77,8 @@ impl End {
     }
 }
 
-/// Whether another protocol may do better: not when a file, a name or a full disk is the matter.
+/// Returns whether another protocol may do better: not if a file, a name or a full disk is the
+/// cause.
 fn ends_protocol(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -93,7 +94,7 @@ pub(super) async fn open(location: Location, access: &Access, rules: DraftRules)
     if let Location::Local(path) = location {
         return Ok(Place::local(Posix::new(path, rules)));
     }
-    // What went over a network was protected on its way; reading it back is `--verify`.
+    // Network transfers are protected on their way; `--verify` reads data back.
     let rules = DraftRules {
         verify: false,
         ..rules
@@ -102,10 +103,10 @@ pub(super) async fn open(location: Location, access: &Access, rules: DraftRules)
 }
 
 impl Ends {
-    /// Understands the addresses, each end with its access.
+    /// Parses the addresses, each end with its access.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`].
+    /// Returns [`ErrorKind::Invalid`].
     pub(super) fn new(
         (sources, source_access): (&[OsString], Access),
         (destination, destination_access): (&OsString, Access),
@@ -122,10 +123,10 @@ impl Ends {
         })
     }
 
-    /// Opens all that are not open yet.
+    /// Opens all ends that are not open yet.
     ///
     /// # Errors
-    /// Those of the end that can't be opened.
+    /// Returns the errors of the end that can't be opened.
     pub(super) async fn open(
         &mut self,
         tell: &impl Fn(&str),
@@ -146,14 +147,15 @@ impl Ends {
         Ok((sources, destination.place.clone()))
     }
 
-    /// Replaces what made a copy end early; says whether the rest should be tried with that.
+    /// Replaces the end that stopped a copy early; returns whether to retry the rest with the
+    /// replacement.
     pub(super) fn fall_back(&mut self, ending: &Ending, tell: &impl Fn(&str)) -> bool {
         let fatal = ending.fatal.as_ref();
         if !fatal.map_or(ending.temporary > 0, ends_protocol) {
             return false;
         }
         let why = ending.last_error.as_deref().unwrap_or("it failed");
-        // Where nobody says which end it was, the first that has a fallback takes it.
+        // If the failed end is unknown, the first one with a fallback switches.
         let locus = fatal.map(Error::locus);
         let mut ends: Vec<&mut End> = Vec::new();
         if locus != Some(Locus::Destination) {

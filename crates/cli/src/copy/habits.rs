@@ -1,6 +1,6 @@
-//! What fingers that know cp(1) write, and what to write here.
+//! Options of cp(1) that people type by habit, and their replacements here.
 
-/// What to use instead of an option of cp(1) that is none of `cp` here.
+/// Returns the replacement for an option of cp(1) that `cp` does not have here.
 pub fn instead_of(option: &str) -> Option<&'static str> {
     let option = option.split('=').next().unwrap_or(option);
     Some(match option {
@@ -31,7 +31,7 @@ pub fn instead_of(option: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether all that a list of `--preserve` names is kept always: modes and times.
+/// Returns whether everything that a `--preserve` list names is always kept: modes and times.
 pub fn are_kept(list: &str) -> bool {
     list.split(',')
         .all(|what| matches!(what.trim(), "mode" | "timestamps" | "time" | "times" | ""))

@@ -1,7 +1,7 @@
-//! What copies learned: where tuning ended on each path, and why the last copy did what it did.
+//! History of copies: where tuning ended on each path, and the reasons for the last copy's choices.
 //!
-//! Nothing depends on it: a file that is missing, damaged or can't be written costs a copy its
-//! head start, nothing else.
+//! Nothing depends on it. A file that is missing, damaged or can't be written costs a copy its head
+//! start, nothing else.
 
 use std::{collections::BTreeMap, fs, io::Write, path::PathBuf};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config;
 
-/// Paths remembered; the ones used longest ago are forgotten first.
+/// Paths remembered, at most. The least recently used are forgotten first.
 const PATHS_MAX: usize = 1000;
 
 #[derive(Serialize, Deserialize)]
@@ -22,27 +22,27 @@ struct Path {
     used_at: jiff::Timestamp,
 }
 
-/// One choice, as `posthaste explain last` shows it.
+/// Choice of a setting, as `posthaste explain last` shows it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Step {
-    /// Seconds since the copy began.
+    /// Seconds since the start of the copy.
     pub(crate) at_s: f64,
-    /// What the period before carried, in bytes a second.
+    /// Rate of the period before, in bytes a second.
     pub(crate) rate_bytes_per_s: Option<u64>,
-    /// What was used from then on: files at once, streams a file, small files ahead.
+    /// Setting from then on: files at once, streams a file, small files ahead.
     pub(crate) setting: String,
-    /// Why.
+    /// Reason for the choice.
     pub(crate) reason: String,
 }
 
-/// The last copy with a remote end.
+/// Last copy with a remote end.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Last {
-    /// From where to where.
+    /// Source and destination.
     pub(crate) path: String,
-    /// When it ended.
+    /// End of the copy.
     pub(crate) ended_at: jiff::Timestamp,
-    /// What was chosen, in order.
+    /// Choices, in order.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -55,7 +55,7 @@ fn paths() -> BTreeMap<String, Path> {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Where copies ended, by path.
+/// Loads the final settings of copies, by path.
 pub(super) fn load() -> BTreeMap<String, Setting> {
     let known = paths().into_iter();
     known
@@ -66,7 +66,7 @@ pub(super) fn load() -> BTreeMap<String, Setting> {
         .collect()
 }
 
-/// Remembers what a copy found.
+/// Stores what a copy learned.
 pub(super) fn keep(tuned: &Tuned) {
     if tuned.path.is_empty() {
         return;
@@ -104,12 +104,12 @@ pub(super) fn keep(tuned: &Tuned) {
     write("last-copy.json", &last);
 }
 
-/// The last copy with a remote end, if one is remembered.
+/// Returns the last copy with a remote end, if one is remembered.
 pub(crate) fn last() -> Option<Last> {
     serde_json::from_slice(&fs::read(file("last-copy.json")).ok()?).ok()
 }
 
-/// Replaces the file as a whole, so that copies that end together leave one or the other.
+/// Replaces the whole file, so that copies that end together leave one version or the other.
 fn write(name: &str, value: &impl Serialize) {
     let replace = || -> std::io::Result<()> {
         let folder = config::state_directory();
@@ -119,6 +119,6 @@ fn write(name: &str, value: &impl Serialize) {
         new.persist(file(name))?;
         Ok(())
     };
-    // What can't be remembered is found out again.
+    // History that can't be stored is learned again.
     let _ = replace();
 }

@@ -6,17 +6,17 @@ use posthaste_endpoint::Access;
 use posthaste_engine::copy::Throttle;
 use posthaste_plan::Timetable;
 
-/// How often the clock and the file are looked at.
+/// Interval between two looks at the clock and the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest file read, in bytes: more than the longest timetable.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where the limit comes from.
+/// Source of the limit.
 #[derive(Debug, Clone)]
 pub(super) enum Limit {
-    /// What the command line says.
+    /// Timetable of the command line.
     Fixed(Timetable),
-    /// What a file says, each time it is looked at.
+    /// File that is read at each look.
     File(PathBuf),
 }
 
@@ -50,7 +50,7 @@ impl Limit {
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// A throttle at the rate of this moment.
+    /// Returns a throttle at the current rate.
     pub(super) fn throttle(&self) -> Throttle {
         let throttle = Throttle::default();
         if let Ok(timetable) = self.read() {
@@ -59,7 +59,7 @@ impl Limit {
         throttle
     }
 
-    /// Keeps the throttle at the rate of the moment, until dropped. What a file says wrongly is told
+    /// Keeps the throttle at the current rate, until dropped. A mistake in the file is reported
     /// once, and the last rate stays.
     pub(super) async fn keep(&self, throttle: &Throttle, tell: impl Fn(&str)) {
         if matches!(self, Self::Fixed(timetable) if !timetable.changes()) {
@@ -83,8 +83,8 @@ impl Limit {
     }
 }
 
-/// Keeps what is open at the caps its profiles have at the moment, until dropped. What can't be read
-/// is told once, and the last caps stay.
+/// Keeps open endpoints at their profiles' current caps, until dropped. A read error is reported
+/// once, and the last caps stay.
 pub(super) async fn keep_caps(access: &Access, tell: impl Fn(&str)) {
     if !access.may_have_caps() {
         return std::future::pending().await;
@@ -103,7 +103,7 @@ pub(super) async fn keep_caps(access: &Access, tell: impl Fn(&str)) {
     }
 }
 
-/// Minutes since Monday 00:00, local time.
+/// Returns the minutes since Monday 00:00, local time.
 fn minute_of_week() -> u16 {
     let now = jiff::Zoned::now();
     let days = now.weekday().to_monday_zero_offset();

@@ -1,5 +1,5 @@
-//! What `-a` asks for and nothing here keeps: owners, hard links, extended attributes and access lists, as far as sources
-//! have any.
+//! Losses of `-a`: owners, hard links, extended attributes and access lists, which posthaste does
+//! not keep, as far as sources have any.
 
 use std::{
     collections::HashSet,
@@ -16,43 +16,44 @@ use rustix::process::{getegid, geteuid};
 
 use crate::output::counted;
 
-/// Files with several names that are kept in mind, so that the second name is known: 16 bytes each, and room.
+/// Files with several names to remember, so that the second name is recognized: 16 bytes each, plus
+/// overhead.
 const LINKED_MAX: usize = 1 << 20;
 
 /// Longest list of names of extended attributes, in bytes: Linux has no longer one.
 const NAMES_BYTES_MAX: usize = 64 << 10;
 
-/// What is said of a source whose owners, links and attributes can't be seen from here.
+/// Text for a source whose owners, links and attributes can't be seen from here.
 const UNSEEN: &str = "owners, hard links, extended attributes and access lists of other hosts";
 
-/// What is lost, and of how many.
+/// Counts of what is lost, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     owners: u64,
     hard_links: u64,
     attributes: u64,
     access_lists: u64,
-    /// Set-user-ID and set-group-ID bits, which are lent to nobody else.
+    /// Set-user-ID and set-group-ID bits, which are never passed on.
     lent_rights: u64,
-    /// Sources of which nobody can see it here.
+    /// True for sources whose metadata can't be seen from here.
     unseen: bool,
 }
 
-/// A tree to look at, and where it was copied to if that is on this machine.
+/// Tree to examine, and its copy's place if that is on this machine.
 struct Tree {
     from: PathBuf,
     to: Option<PathBuf>,
 }
 
-/// What was seen of all trees so far.
+/// Facts of all trees so far.
 struct Seen {
-    /// Files of several names.
+    /// Inodes of files with several names.
     linked: HashSet<(u64, u64)>,
-    /// Where the system writes names of attributes.
+    /// Buffer into which the system writes names of attributes.
     names: Vec<u8>,
 }
 
-/// Where each source was copied to, known before it is copied.
+/// Destination of each source, known before it is copied.
 pub(super) struct Places {
     trees: Vec<Tree>,
     unseen: bool,
@@ -62,7 +63,7 @@ impl Places {
     /// Notes the sources of which something could be lost.
     ///
     /// # Errors
-    /// When an address can't be understood.
+    /// Fails if an address can't be parsed.
     pub(super) fn note(
         (sources, access): (&[OsString], &Access),
         destination: &OsString,
@@ -105,7 +106,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Looks at what was copied for what was lost. Blocks.
+    /// Examines the copied trees for losses. Blocks.
     pub(super) fn losses(&self, filter: &Filter) -> Losses {
         let mut losses = Losses {
             unseen: self.unseen,
@@ -119,7 +120,7 @@ impl Places {
             let mut open = vec![Vec::new()];
             while let Some(path) = open.pop() {
                 let from = below(&tree.from, &path);
-                // What is gone, or can't be read, was told when it was copied.
+                // Missing and unreadable files were reported when they were copied.
                 let Ok(found) = fs::symlink_metadata(&from) else {
                     continue;
                 };
@@ -165,7 +166,7 @@ impl Losses {
         self.access_lists += u64::from(names().any(|name| name.starts_with(b"system.posix_acl_")));
     }
 
-    /// Whether nothing is lost.
+    /// Returns whether nothing is lost.
     pub(super) fn is_nothing(&self) -> bool {
         self.list().is_empty()
     }
@@ -195,13 +196,13 @@ impl fmt::Display for Losses {
     }
 }
 
-/// Whether an attribute is one that somebody gave: others tell of the file system itself, as Lustre's and NFS's do, or are
-/// given to each file.
+/// Returns whether an attribute was set by somebody. Others describe the file system itself, as
+/// Lustre's and NFS's do, or are set on each file.
 fn is_own_attribute(name: &[u8]) -> bool {
     name.starts_with(b"user.") || name == b"security.capability"
 }
 
-/// A path below another; nothing is that one itself.
+/// Joins a path below another; an empty one is the other itself.
 fn below(root: &Path, path: &[u8]) -> PathBuf {
     match path.is_empty() {
         true => root.to_owned(),

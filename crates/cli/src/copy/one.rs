@@ -1,4 +1,4 @@
-//! One thing copied for a program that asked for it: no screen, and no word but how it ended.
+//! Copy of one file for a program: no screen, and no output but its result.
 
 use std::{
     ffi::OsString,
@@ -14,18 +14,18 @@ use posthaste_plan::tuner::Method;
 use super::{ends::Ends, history};
 use crate::failure::{Exit, exit_for};
 
-/// What keeps a copy from having ended well.
+/// Reason for a copy's failure.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
-    /// What went wrong, as far as somebody decides by it.
+    /// Kind of the error, for programs' decisions.
     pub(crate) kind: ErrorKind,
-    /// Whether trying again can help.
+    /// True if retrying can help.
     pub(crate) is_temporary: bool,
-    /// Where it went wrong.
+    /// Place of the failure.
     pub(crate) locus: Locus,
-    /// What `posthaste cp` would exit with.
+    /// Exit code of `posthaste cp`.
     pub(crate) exit: Exit,
-    /// The same for people, in one line.
+    /// Message for people, in one line.
     pub(crate) said: String,
 }
 
@@ -41,11 +41,11 @@ impl From<&Error> for Trouble {
     }
 }
 
-/// Copies one file or tree to where it is to be, under that very name: a directory that is there is its copy, and no place
-/// to put it into. What an earlier run left half done goes on.
+/// Copies one file or tree to its destination, under that very name: an existing directory is its
+/// copy, and not a place to put it into. A copy that an earlier run left unfinished is resumed.
 ///
 /// # Errors
-/// The first thing that went wrong.
+/// Returns the first failure.
 pub(crate) async fn copy_one(
     source: &OsString,
     destination: &OsString,

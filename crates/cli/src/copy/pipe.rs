@@ -24,17 +24,18 @@ use crate::{
     parked::places,
 };
 
-/// What can be read once.
+/// Input that can be read only once.
 pub(super) enum Input {
     Standard,
     Pipe(PathBuf),
 }
 
-/// The stream that the sources name, if they name one, or the file that is to become one: where what standard output is redirected to has
-/// no name of its own.
+/// Returns the stream that the sources name, if any, or the file that is to become a stream: if
+/// standard output is redirected to a file without a name of its own.
 ///
 /// # Errors
-/// [`Failure`] when a stream is one of several sources, or where standard output is to be written to.
+/// Returns a [`Failure`] if a stream is one of several sources, or a stream would go to standard
+/// output.
 pub(super) fn input(
     sources: &[OsString],
     destination: &OsString,
@@ -73,7 +74,7 @@ fn is_pipe(path: &Path) -> bool {
 /// Copies the stream.
 ///
 /// # Errors
-/// [`Failure`] for arguments that make no sense, and for what fails before the stream is read.
+/// Returns a [`Failure`] for invalid arguments, and for failures before the stream is read.
 pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
     refuse_the_pointless(arguments)?;
     if ends_with_slash(&arguments.destination) {
@@ -121,7 +122,7 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
     Ok(ExitCode::from(code))
 }
 
-/// Refuses what would have no effect on a stream, or lose it.
+/// Refuses options that would have no effect on a stream, or lose it.
 fn refuse_the_pointless(arguments: &CopyArguments) -> Result<(), Failure> {
     if arguments.dry_run {
         return Err(Failure::usage(
@@ -168,7 +169,7 @@ async fn open(input: Input) -> Result<Spout, Failure> {
     Ok(Spout::start(file, name)?)
 }
 
-/// The stream, open, and what it is called.
+/// Opens the stream and returns it with its name.
 async fn opened(input: Input) -> Result<(File, String), Failure> {
     let (opened, name) = match input {
         Input::Standard => {
@@ -186,7 +187,8 @@ async fn opened(input: Input) -> Result<(File, String), Failure> {
     Ok((file, name))
 }
 
-/// Whether an address is a name of standard output, and that is a regular file: then what is copied goes to where the file stands.
+/// Returns whether an address names standard output and standard output is a regular file. The copy
+/// then goes to the file's current position.
 fn is_output_file(destination: &OsString) -> bool {
     let names = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     let found = rustix::fs::fstat(std::io::stdout());
@@ -224,7 +226,8 @@ async fn write_out(arguments: &CopyArguments, input: Input) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the stream is parked if need be: what was asked for, or what the destination's profile says.
+/// Returns the parking place of the stream, if any: from the option, else from the destination's
+/// profile.
 async fn parking(
     arguments: &CopyArguments,
     access: &Access,

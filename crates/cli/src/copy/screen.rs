@@ -1,5 +1,5 @@
-//! What a person sees while a copy runs: lines for what happened, below them the progress block
-//! people know from rclone.
+//! Screen of a running copy: lines for events, below them the progress block people know from
+//! rclone.
 
 use std::{
     fmt::Write as _,
@@ -15,24 +15,24 @@ use posthaste_types::{ByteRate, Bytes};
 use super::CopyArguments;
 use crate::output;
 
-/// Between two drawings of the block.
+/// Interval between two drawings of the block.
 const REDRAWN_EVERY: Duration = Duration::from_millis(500);
 
-/// Between two JSON lines.
+/// Interval between two JSON lines.
 const JSON_EVERY: Duration = Duration::from_millis(100);
 
-/// Current files shown at once.
+/// Current files shown at once, at most.
 const FILES_SHOWN_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// Nothing but lines.
+    /// Only lines.
     Plain,
-    /// The block, drawn over itself.
+    /// Block, drawn over itself.
     Terminal,
-    /// The block, again and again below itself.
+    /// Block, repeatedly printed below itself.
     Log,
-    /// One JSON object a line.
+    /// JSON objects, one a line.
     Json,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Screen {
     drawn_lines: Mutex<usize>,
 }
 
-/// The screen there is now: a copy that goes on with another protocol gets a new one.
+/// Current screen: a copy that continues with another protocol gets a new one.
 #[derive(Default)]
 pub(super) struct CurrentScreen {
     screen: Mutex<Option<Weak<Screen>>>,
@@ -122,7 +122,7 @@ impl Screen {
         }
     }
 
-    /// Draws the final state, below which the shell goes on.
+    /// Draws the final state, below which the shell continues.
     pub(super) fn close(&self) {
         if self.style != Style::Json {
             self.draw_once();
@@ -189,7 +189,7 @@ impl Screen {
         }
     }
 
-    /// Writes what an endpoint wants known.
+    /// Writes an endpoint's notice.
     pub(super) fn note(&self, note: Note<'_>) {
         match note {
             Note::Warning(text) if self.style == Style::Json => {
@@ -276,12 +276,12 @@ fn span(span: Duration) -> String {
     }
 }
 
-/// An error for programs.
+/// Formats an error for programs.
 fn error_of(error: &Error) -> serde_json::Value {
     serde_json::json!({"error": error.to_string(), "code": error.code()})
 }
 
-/// Control characters in names must not reach a terminal.
+/// Replaces control characters in names, which must not reach a terminal.
 fn safe(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -294,7 +294,7 @@ fn safe(text: &str) -> String {
         .collect()
 }
 
-/// The end of a long name, which tells most.
+/// Returns the end of a long name, its most telling section.
 fn shortened(name: &str) -> String {
     const CHARS_MAX: usize = 56;
     let count = name.chars().count();

@@ -1,4 +1,4 @@
-//! The last words of a copy, for people or for programs.
+//! Final report of a copy, for people or for programs.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{CopyArguments, Losses};
 use crate::output;
 
-/// Figures under the names rclone's `core/stats` gives them.
+/// Formats figures under the names that rclone's `core/stats` gives them.
 pub(super) fn stats(figures: &Figures) -> Value {
     let rate = ByteRate::over(Bytes::new(figures.bytes), figures.elapsed);
     let left = figures
@@ -39,13 +39,13 @@ pub(super) fn stats(figures: &Figures) -> Value {
     })
 }
 
-/// Bytes that only the parking place has.
+/// Returns the bytes that only the parking place has.
 fn parked_bytes(record: &Record) -> u64 {
     let size = record.whole.map_or(0, |(size, _)| size);
     size.saturating_sub(record.confirmed.bytes())
 }
 
-/// Prints how it ended, when anybody wants to know.
+/// Prints the result, if it is wanted.
 pub(super) fn print(
     arguments: &CopyArguments,
     ending: &Ending,
@@ -63,7 +63,7 @@ pub(super) fn print(
     if !arguments.quiet {
         print_figures(arguments, figures, parked);
     }
-    // It is why the exit code is what it is.
+    // This is the reason for the exit code.
     if let Some(limit) = limit(arguments, ending) {
         let _ = writeln!(
             io::stderr(),
@@ -76,13 +76,13 @@ pub(super) fn print(
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
-    // It is why the exit code is what it is, so it is told also where little else is.
+    // This is the reason for the exit code, so it is printed even where little else is.
     if !losses.is_nothing() {
         let _ = writeln!(io::stderr(), "not kept, as -a asks for: {losses}");
     }
 }
 
-/// The limit of the user's that ended it, as it was typed.
+/// Returns the user's limit that ended the copy, as typed.
 fn limit(arguments: &CopyArguments, ending: &Ending) -> Option<String> {
     Some(match ending.limit? {
         Limit::Transfer => format!("--max-transfer {}", arguments.max_transfer?),
@@ -90,7 +90,7 @@ fn limit(arguments: &CopyArguments, ending: &Ending) -> Option<String> {
     })
 }
 
-/// What the destination refused to keep of what arrived, once and not for each file.
+/// Lists the metadata that the destination refused to keep, once and not for each file.
 fn refused(ending: &Ending) -> Vec<String> {
     let not_kept = output::not_kept(ending.unkept, ending.links_refused);
     let mut lines: Vec<_> = not_kept.into_iter().collect();

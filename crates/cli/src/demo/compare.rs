@@ -1,4 +1,4 @@
-//! Whether what arrived is what left.
+//! Comparison of the delivered tree with the original.
 
 use std::{
     collections::BTreeSet,
@@ -14,11 +14,12 @@ use super::tree::Tree;
 
 /// Bytes compared at once.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Permission bits, and the sticky one. Those that lend an owner's rights stay behind, as `pull` says.
+/// Permission bits, and the sticky bit. Bits that lend an owner's rights stay behind, as `pull`
+/// says.
 const MODE_BITS: u32 = 0o1777;
 
-/// What differs between the tree and its copy at `home`, a line each; nothing when all is the same:
-/// names, kinds, every byte, modes, modification times, link targets.
+/// Lists the differences between the tree and its copy at `home`, a line each: names, kinds, every
+/// byte, modes, modification times, link targets. Empty if there are none.
 pub(super) fn differences(tree: &Tree, home: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut expected = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The demo's processes and folders: made, killed and cleared away.
+//! Processes and folders of the demo: created, killed and removed.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,12 +18,12 @@ use crate::{
     failure::{Exit, Failure},
 };
 
-/// The relays, and how much of the dataset each takes a second, in thousandths: together they need
-/// about half the minute, also after one of them is lost.
+/// Relays, and the share of the dataset that each accepts a second, in thousandths: together they
+/// need about half the minute, also after one of them is lost.
 const RELAYS: [(&str, u64); 4] = [("ash", 36), ("birch", 33), ("cedar", 30), ("dune", 27)];
-/// A tiny tree must not be over before anything is seen.
+/// Least rate: a tiny tree must not be finished before anything is seen.
 const RATE_MIN_BYTES_PER_S: u64 = 200 << 10;
-/// What each relay lends, as a multiple of the tree.
+/// Capacity of each relay, as a multiple of the tree's size.
 const CAPACITY_FACTOR: u64 = 4;
 
 /// Processes and folders of one demo. Dropping it kills and removes them.
@@ -41,7 +41,7 @@ struct Relay {
     process: Child,
 }
 
-/// What `posthaste relay --json` prints.
+/// Output of `posthaste relay --json`.
 #[derive(Deserialize)]
 struct RelayReady {
     url: String,
@@ -49,7 +49,7 @@ struct RelayReady {
     secret_file: PathBuf,
 }
 
-/// What `posthaste serve --json` prints.
+/// Output of `posthaste serve --json`.
 #[derive(Deserialize)]
 struct ServiceReady {
     url: String,
@@ -95,7 +95,7 @@ impl Stage {
         self.client.as_ref().expect("the stage was started")
     }
 
-    /// Starts the relays and the service, and makes them known to each other.
+    /// Starts the relays and the service, and registers the relays.
     pub(super) async fn start(&mut self, bytes: Bytes) -> Result<(), Failure> {
         let mut depots = Vec::new();
         for (name, thousandths) in RELAYS {
@@ -166,7 +166,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Ends everything and removes the folders, or says where they are.
+    /// Ends everything and removes the folders, or reports where they are.
     pub(super) async fn tear_down(mut self) {
         for relay in &mut self.relays {
             let _ = relay.process.kill().await;
@@ -182,7 +182,7 @@ impl Stage {
 }
 
 /// Starts this very executable with `arguments` and `paths`, and reads the JSON object it prints
-/// when it is ready. It ends when we do: its standard input is a pipe only we hold.
+/// when it is ready. It ends when we do, because only we hold the pipe of its standard input.
 async fn start<T: for<'a> Deserialize<'a>>(
     arguments: &[&str],
     paths: &[&Path],

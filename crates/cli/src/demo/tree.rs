@@ -1,4 +1,4 @@
-//! The tree the demo moves: the user's, or part of one that is on every machine.
+//! Tree that the demo transfers: the user's, or some of one that is on every machine.
 
 use std::{
     fs, io,
@@ -11,23 +11,23 @@ use posthaste_engine::dataset::{self, FileEntry, FileKind, FileList};
 
 use crate::failure::{Exit, Failure};
 
-/// Trees with small and large files that a Linux machine has.
+/// Trees with small and large files on every Linux machine.
 const CANDIDATES: [&str; 3] = ["/usr/lib", "/usr/share", "/usr"];
-/// How much of such a tree is taken.
+/// Bytes copied from such a tree.
 const BYTES_WANTED: u64 = 300 << 20;
-/// A tree smaller than this shows nothing.
+/// Least size of a tree that shows anything.
 const BYTES_MIN: u64 = 50 << 20;
-/// Files larger than this are left out, so that there are many.
+/// Largest file included, so that there are many.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A tree, or a part of one.
+/// Tree, or a selection from one.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
     entries: Vec<FileEntry>,
 }
 
-/// Takes `directory`, or part of the first candidate that is large enough.
+/// Selects `directory`, or some of the first candidate that is large enough.
 pub(super) fn choose(directory: Option<&Path>) -> Result<Tree, Failure> {
     if let Some(directory) = directory {
         let root = std::path::absolute(directory).map_err(anyhow::Error::from)?;
@@ -60,7 +60,7 @@ pub(super) fn choose(directory: Option<&Path>) -> Result<Tree, Failure> {
     ))
 }
 
-/// The first entries of the list that can be read, up to the size wanted.
+/// Returns the first readable entries of the list, up to the size wanted.
 fn take_some(root: &Path, list: &FileList) -> Vec<FileEntry> {
     let mut bytes = 0;
     let mut taken = Vec::new();
@@ -101,7 +101,7 @@ impl Tree {
         &self.entries
     }
 
-    /// Copies the tree with modes and times to `destination`, which is not there yet.
+    /// Copies the tree with modes and times to `destination`, which does not exist yet.
     pub(super) fn copy_to(&self, destination: &Path) -> Result<(), Failure> {
         let failed = |path: &Path, cause| {
             Failure::from(Error::io("copy", path.display().to_string(), cause))

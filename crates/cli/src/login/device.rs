@@ -1,4 +1,4 @@
-//! The device authorization flow (RFC 8628), and what becomes of its tokens.
+//! Device authorization flow (RFC 8628), and the tokens that it yields.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::stored::{Stored, Tokens, now_s};
 use crate::failure::{Exit, Failure};
 
-/// Between two questions where the provider does not say (RFC 8628, section 3.2), and how much more it wants that says that it is
-/// too often (section 3.5).
+/// Default polling interval (RFC 8628, section 3.2), and its increase when the provider asks to
+/// slow down (section 3.5).
 const INTERVAL_S: u64 = 5;
 const SLOWER_S: u64 = 5;
-/// No provider waits longer for somebody to say yes, and none wants us to wait longer between two questions.
+/// Limit of a provider's wait for the user's confirmation, and of its polling interval.
 const WAIT_S_MAX: u64 = 3600;
 const INTERVAL_S_MAX: u64 = 300;
 
-/// The command line, as a provider knows it.
+/// The command line as a client of a provider.
 pub struct Client<'a> {
     pub issuer: &'a Issuer,
     pub discovery: Discovery,
@@ -26,7 +26,7 @@ pub struct Client<'a> {
     pub secret: Option<String>,
 }
 
-/// What somebody is to open and enter (RFC 8628, section 3.2).
+/// Address to open and code to enter (RFC 8628, section 3.2).
 #[derive(Deserialize)]
 pub struct Offer {
     device_code: String,
@@ -37,7 +37,7 @@ pub struct Offer {
     interval: Option<u64>,
 }
 
-/// What a provider gives (RFC 6749, section 5.1; OpenID Connect Core 1.0, section 3.1.3.3).
+/// Tokens from a provider (RFC 6749, section 5.1; OpenID Connect Core 1.0, section 3.1.3.3).
 #[derive(Deserialize)]
 pub struct Given {
     access_token: String,
@@ -46,18 +46,18 @@ pub struct Given {
     refresh_token: Option<String>,
 }
 
-/// Why it gives nothing.
+/// Reason for which the provider gives nothing.
 enum Refusal {
-    /// By its word (RFC 6749, section 5.2).
+    /// Provider's error code (RFC 6749, section 5.2).
     Word(String),
     Failure(Failure),
 }
 
 impl Client<'_> {
-    /// Asks to be let in.
+    /// Requests a device login.
     ///
     /// # Errors
-    /// When the provider can't be reached or lets in no devices.
+    /// Fails if the provider can't be reached or supports no device logins.
     pub async fn ask(&self, scopes: &[String]) -> Result<Offer, Failure> {
         let Some(address) = &self.discovery.device_authorization_endpoint else {
             return Err(Failure::new(
@@ -84,10 +84,10 @@ impl Client<'_> {
         Ok(offer)
     }
 
-    /// Waits until somebody said yes.
+    /// Waits until the user confirmed.
     ///
     /// # Errors
-    /// When they said no, nobody did anything in time, or the provider can't be reached.
+    /// Fails if the user declined, did nothing in time, or the provider can't be reached.
     pub async fn wait(&self, offer: &Offer) -> Result<Given, Failure> {
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
@@ -103,7 +103,7 @@ impl Client<'_> {
                     Ok(given) => return Ok(given),
                     Err(Refusal::Word(word)) if word == "authorization_pending" => {}
                     Err(Refusal::Word(word)) if word == "slow_down" => interval_s += SLOWER_S,
-                    // Whoever does not answer may have too much to do (RFC 8628, section 3.5).
+                    // A provider that does not answer may be overloaded (RFC 8628, section 3.5).
                     Err(Refusal::Failure(failure)) if failure.may_pass() => interval_s *= 2,
                     Err(refusal) => return Err(refusal.said("give a token")),
                 }
@@ -159,10 +159,10 @@ impl Refusal {
 }
 
 impl Given {
-    /// What is kept of it. Where nothing came to renew it with, what was there before may still do.
+    /// Returns the tokens to store. Without a new refresh token, the previous one may still work.
     ///
     /// # Errors
-    /// When what is to be shown is not there.
+    /// Fails if the token to present is missing.
     pub fn kept(self, bearer: Bearer, before: Option<String>) -> Result<Tokens, Failure> {
         let (shown, lives_s) = match bearer {
             Bearer::AccessToken => (Some(self.access_token), self.expires_in),
@@ -184,10 +184,10 @@ impl Given {
     }
 }
 
-/// Gets new tokens for old ones.
+/// Renews stored tokens.
 ///
 /// # Errors
-/// When the provider can't be reached, or renews nothing.
+/// Fails if the provider can't be reached, or renews nothing.
 pub async fn renew(stored: &Stored) -> Result<Tokens, Failure> {
     let again = |why: &str| {
         Failure::new(
@@ -215,10 +215,10 @@ pub async fn renew(stored: &Stored) -> Result<Tokens, Failure> {
     }
 }
 
-/// Gives back what renews tokens, so that it is good for nothing any more (RFC 7009).
+/// Revokes the refresh token (RFC 7009).
 ///
 /// # Errors
-/// When the provider can't be reached, or knows nothing of the kind.
+/// Fails if the provider can't be reached, or supports no revocation.
 pub async fn give_back(stored: &Stored) -> Result<(), Failure> {
     let Some(refresh) = &stored.tokens.refresh else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What somebody got who logged in, in a file of each service that only they can read.
+//! Stored logins, in a file for each service that only its user can read.
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use crate::{
     failure::{Exit, Failure},
 };
 
-/// Tokens are renewed so long before they end: what is asked with them takes its time.
+/// Time before the expiry at which tokens are renewed: the calls made with them take time.
 const EARLY_S: u64 = 30;
 
-/// What is kept of a login. What it shows is in no message.
+/// Stored login. No message contains its tokens.
 #[derive(Serialize, Deserialize)]
 pub struct Stored {
     pub service: String,
@@ -34,25 +34,25 @@ pub struct Stored {
 /// Tokens of one login.
 #[derive(Serialize, Deserialize)]
 pub struct Tokens {
-    /// What is shown to the service.
+    /// Token for the service.
     pub shown: String,
-    /// When it ends, in seconds of Unix; nobody knows, perhaps.
+    /// Expiry of the token in Unix seconds, if known.
     pub ends_s: Option<u64>,
-    /// What gets new ones.
+    /// Refresh token.
     pub refresh: Option<String>,
 }
 
-/// Where a login is kept.
+/// Place of a stored login.
 #[derive(Debug, Clone)]
 pub struct Login {
     file: PathBuf,
 }
 
 impl Login {
-    /// The login to a service; none where nobody is logged in.
+    /// Returns the login to a service; `None` if nobody is logged in.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's errors.
     pub fn find(url: &str) -> Result<Option<Self>, Failure> {
         let file = file_of(url);
         match file.symlink_metadata() {
@@ -62,10 +62,10 @@ impl Login {
         }
     }
 
-    /// Keeps a login, instead of any that was there.
+    /// Stores a login, replacing any previous one.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's errors.
     pub fn keep(stored: &Stored) -> Result<Self, Failure> {
         let file = file_of(&stored.service);
         if let Some(directory) = file.parent() {
@@ -77,16 +77,16 @@ impl Login {
         Ok(login)
     }
 
-    /// What is shown to the service, new where it ends soon.
+    /// Returns the token for the service, renewed if it expires soon.
     ///
     /// # Errors
-    /// Those of reading it, and of renewing it.
+    /// Returns the errors of reading and of renewing it.
     pub async fn token(&self) -> Result<String, Failure> {
         let stored = self.read()?;
         if is_good(&stored.tokens) {
             return Ok(stored.tokens.shown);
         }
-        // Providers take what renews tokens once: two commands at a time may not both use it.
+        // Providers accept a refresh token once, so two commands must not both use it.
         let login = self.clone();
         let locked = tokio::task::spawn_blocking(move || login.lock()).await;
         let _locked = locked.map_err(anyhow::Error::from)??;
@@ -98,18 +98,18 @@ impl Login {
         Ok(stored.tokens.shown)
     }
 
-    /// An authority that it trusts beside the system's.
+    /// Returns an authority that the login trusts beside the system's.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Returns the errors of reading it.
     pub fn ca_file(&self) -> Result<Option<PathBuf>, Failure> {
         Ok(self.read()?.ca_file)
     }
 
-    /// Forgets it; says what it was.
+    /// Removes the login and returns it.
     ///
     /// # Errors
-    /// Those of reading and removing it.
+    /// Returns the errors of reading and removing it.
     pub fn forget(&self) -> Result<Stored, Failure> {
         let _locked = self.lock()?;
         let stored = self.read();
@@ -141,7 +141,7 @@ impl Login {
         Ok(write_private(&self.file, &format!("{text}\n"))?)
     }
 
-    /// Held by whoever changes it. Blocking.
+    /// Locks the login for a change. Blocks.
     fn lock(&self) -> Result<fs::File, Failure> {
         let path = self.file.with_extension("lock");
         let mut options = fs::OpenOptions::new();
@@ -157,12 +157,12 @@ fn is_good(tokens: &Tokens) -> bool {
     tokens.ends_s.is_none_or(|ends_s| soon_s < ends_s)
 }
 
-/// The time, in seconds of Unix.
+/// Returns the time in Unix seconds.
 pub fn now_s() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0)
 }
 
-/// One file for each service, whatever its address has in it.
+/// Returns the file of a service, whatever characters its address has.
 fn file_of(url: &str) -> PathBuf {
     let name = blake3::hash(url.trim_end_matches('/').as_bytes()).to_hex();
     let logins = config::state_directory().join("logins");

@@ -1,4 +1,4 @@
-//! What a listing looks like: names, columns or JSON, on standard output.
+//! Format of a listing: names, columns or JSON, on standard output.
 
 use std::{
     borrow::Cow,
@@ -16,7 +16,7 @@ use crate::output;
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// How entries are shown, and which.
+/// Choice of the entries and their format.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub long: bool,
@@ -27,22 +27,22 @@ pub(super) struct Shape {
     pub filter: Filter,
 }
 
-/// Standard output, until nobody reads it any more.
+/// Standard output, until its reader is gone.
 pub(super) struct Lines {
     shape: Shape,
     buffer: Vec<u8>,
     out: io::Stdout,
-    /// Names must not control it.
+    /// True on a terminal, which names must not control.
     is_terminal: bool,
     closed: bool,
 }
 
-/// An entry as rclone's lsjson shows it.
+/// Entry in the format of rclone's lsjson.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Shown<'a> {
     path: Cow<'a, str>,
-    /// Where the path is not UTF-8, percent-encoded.
+    /// Percent-encoded path, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_encoded: Option<String>,
     name: Cow<'a, str>,
@@ -66,7 +66,7 @@ impl Lines {
         }
     }
 
-    /// Nobody reads any more.
+    /// Returns whether the reader is gone.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -158,7 +158,7 @@ impl Lines {
         self.buffer.push(b'\n');
     }
 
-    /// Writes what there is. When nobody reads any more (`| head`), the rest is not shown.
+    /// Writes the buffer. Once the reader is gone (`| head`), the rest is not shown.
     pub(super) fn flush(&mut self) {
         if self.buffer.is_empty() || self.closed {
             return;
@@ -174,12 +174,12 @@ impl Lines {
     }
 }
 
-/// When it was changed, or else stored.
+/// Returns the modification time, or else the time of storing.
 fn time_of(entry: &Entry) -> Option<FileTime> {
     entry.mtime.or(entry.stored)
 }
 
-/// RFC 3339 in UTC, with the fraction where it is wanted and there is one.
+/// Formats a time by RFC 3339 in UTC, with the fraction if it is wanted and there is one.
 fn show_time(time: FileTime, fraction: bool) -> String {
     let nanos = if fraction {
         i32::try_from(time.nanos).unwrap_or(0)
@@ -193,7 +193,7 @@ fn show_time(time: FileTime, fraction: bool) -> String {
     }
 }
 
-/// Percent-encoded but for what a path is usually made of.
+/// Percent-encodes all but the usual characters of a path.
 fn encoded(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len() + 8);
     for &byte in path {

@@ -1,4 +1,4 @@
-//! How far a long listing is, on a terminal that is not shown the listing itself.
+//! Progress of a long listing, on a terminal that does not show the listing itself.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -11,10 +11,10 @@ use std::{
 
 use posthaste_engine::scan::Tally;
 
-/// A listing that takes longer than this says how far it is.
+/// Time after which a listing shows its progress.
 pub const QUIET_FOR: Duration = Duration::from_secs(2);
 
-/// Between two looks.
+/// Interval between two looks.
 pub const LOOKED_EVERY: Duration = Duration::from_millis(500);
 
 /// Waits for `work` while showing the tally.
@@ -55,7 +55,7 @@ pub(super) async fn showing<T>(tally: &Arc<Tally>, work: impl Future<Output = T>
     }
 }
 
-/// Does `work` while showing how far it is, as `told`, on a terminal.
+/// Runs `work` while showing its progress, as `told` formats it, on a terminal.
 pub fn telling<T>(told: impl Fn() -> String + Send, work: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return work();
@@ -80,13 +80,13 @@ pub fn telling<T>(told: impl Fn() -> String + Send, work: impl FnOnce() -> T) ->
     })
 }
 
-/// Replaces the line on standard error by this one.
+/// Replaces the line on standard error.
 pub fn draw(text: &str) {
     // A terminal that went away is no reason to stop.
     let _ = io::stderr().write_all(format!("\r\x1b[2K{text}").as_bytes());
 }
 
-/// Thousands apart: `1,234,567`.
+/// Groups digits by thousands: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);

@@ -1,4 +1,4 @@
-//! Directories as a service lists them, printed while they come.
+//! Directories listed by a service, printed as they arrive.
 
 use std::{ffi::OsStr, process::ExitCode};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Entries of a page.
 const PAGE: usize = 10_000;
-/// Prints what the service says, and with `--recursive` everything below.
+/// Prints the service's listing, and with `--recursive` everything below.
 pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines) -> Outcome {
     let service = ServiceClient::open(&ServiceArguments {
         url: url.to_owned(),
@@ -26,7 +26,7 @@ pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines
     let printing = printed(move || {
         loop {
             let next = found.try_recv().ok().or_else(|| {
-                // Whoever reads waits for what there is rather than for more.
+                // The reader waits for this output rather than for more.
                 lines.flush();
                 found.blocking_recv()
             });
@@ -58,7 +58,7 @@ pub(super) async fn print(arguments: &ShowArguments, url: &str, mut lines: Lines
     listed
 }
 
-/// The address as the service is asked for it: paths of this machine are written whole.
+/// Returns the address for the service: paths of this machine become absolute.
 fn address_of(address: &OsStr) -> Result<String, Failure> {
     let location = Location::parse(address)?;
     let written = match &location {
@@ -94,7 +94,8 @@ impl Listing<'_> {
         let mut again = format!("{}&limit={PAGE}", self.path("/v1/listing", address));
         let mut path = format!("{again}{}", self.refresh());
         loop {
-            // Where it takes long it is listed anew from then on; asking for that again would have it listed again.
+            // Where it takes long it is listed anew from then on; asking for that again would have
+            // it listed again.
             let page: api::Directory = self.service.get_patiently(&path, &again).await?;
             let is_wanted = self.show(&[], page.entries).await;
             match page.next.filter(|_| is_wanted) {
@@ -128,7 +129,7 @@ impl Listing<'_> {
         Ok(ExitCode::from(exit as u8))
     }
 
-    /// Shows entries of a directory; says whether somebody still looks.
+    /// Shows entries of a directory; returns whether the output still has a reader.
     async fn show(&self, directory: &[u8], entries: Vec<api::DirectoryEntry>) -> bool {
         let found = Found {
             directory: directory.to_vec(),
@@ -137,7 +138,7 @@ impl Listing<'_> {
         self.found.send(found).await.is_ok()
     }
 
-    /// What the service is asked for by this route about an address.
+    /// Returns the path of the service's route for an address.
     fn path(&self, route: &str, address: &str) -> String {
         let address = encode(address.as_bytes(), false);
         let profile = self.profile.map_or_else(String::new, |profile| {
@@ -146,13 +147,13 @@ impl Listing<'_> {
         format!("{route}?address={address}{profile}")
     }
 
-    /// The end of what asks for it to be listed anew.
+    /// Returns the end of a query that asks for a new listing.
     fn refresh(&self) -> &'static str {
         if self.refreshes { "&refresh=true" } else { "" }
     }
 }
 
-/// Of a service everything that is not there is alike; here a directory was asked for.
+/// Turns "not found" into a missing directory: a service reports everything missing alike.
 fn no_directory(failure: Failure) -> Failure {
     if failure.is_not_found() {
         return Failure::new(Exit::DirectoryNotFound, failure.to_string());
@@ -191,7 +192,7 @@ fn time_of(text: &str) -> Option<FileTime> {
     })
 }
 
-/// Undoes percent-escapes.
+/// Decodes percent-escapes.
 fn decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Lists of files, as other tools write them, on their way to the service.
+//! Lists of files, as other tools write them, streamed to the service.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::{failure::Failure, input};
 
-/// Bytes of lines that are sent at once.
+/// Bytes of lines sent at once.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A request and the files it is about, a line each as the service takes them.
+/// Streams a request and its files as lines for the service.
 ///
 /// # Errors
-/// When the list can't be opened.
+/// Fails if the list can't be opened.
 pub(super) async fn lines(
     new: &api::NewRequest,
     file: &str,
@@ -36,18 +36,18 @@ pub(super) async fn lines(
     Ok(futures_util::StreamExt::chain(first, rest))
 }
 
-/// A list that is read.
+/// List that is being read.
 struct List {
     from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
-    /// As people call it.
+    /// Name for people.
     name: String,
-    /// The directory that its paths begin at.
+    /// Directory at which the list's paths begin.
     source: String,
     number: u64,
 }
 
 impl List {
-    /// Some of its lines, as JSON; nothing after the last.
+    /// Returns some of the list's lines as JSON; empty after the last.
     async fn block(&mut self) -> io::Result<Vec<u8>> {
         let (mut block, mut line) = (Vec::new(), Vec::new());
         while block.len() < BLOCK_BYTES {
@@ -74,7 +74,8 @@ impl List {
     }
 }
 
-/// The path that a line names, from the directory: of `find .` or `find /scratch/run7` too. None in comments and empty ones.
+/// Returns the path that a line names, relative to the directory: also for the output of `find .`
+/// or `find /scratch/run7`. `None` for comments and empty lines.
 fn path_of<'a>(line: &'a str, source: &str) -> Option<&'a str> {
     if line.is_empty() || line.starts_with(['#', ';']) {
         return None;

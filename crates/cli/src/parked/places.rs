@@ -1,6 +1,6 @@
-//! The parking places this user has parked at: what `posthaste parked` looks into.
+//! Parking places this user has parked at: those that `posthaste parked` searches.
 //!
-//! Nothing depends on it: whoever knows the address can name it.
+//! Nothing depends on them: a user can name the address.
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::PathBuf};
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{config, failure::Failure};
 
-/// Places remembered; the ones used longest ago are forgotten first.
+/// Places remembered, at most. The least recently used are forgotten first.
 const PLACES_MAX: usize = 100;
 
-/// A parking place.
+/// Parking place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// Its address, absolute.
+    /// Absolute address.
     pub(crate) url: String,
-    /// The profile it was opened with.
+    /// Profile with which it was opened.
     pub(crate) profile: Option<String>,
 }
 
@@ -25,13 +25,13 @@ fn file() -> PathBuf {
     config::state_directory().join("parking-places.json")
 }
 
-/// The places that are remembered, those used last first.
+/// Returns the remembered places, the last used first.
 pub(crate) fn known() -> Vec<Place> {
     let text = fs::read(file()).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Remembers a place.
+/// Stores a place.
 pub(crate) fn remember(url: &str, profile: Option<String>) {
     let place = Place {
         url: url.to_owned(),
@@ -49,14 +49,14 @@ pub(crate) fn remember(url: &str, profile: Option<String>) {
         new.persist(file())?;
         Ok(())
     };
-    // What can't be remembered has to be named with --at.
+    // A place that can't be stored must be named with --at.
     let _ = replace();
 }
 
-/// The address as it is understood from anywhere.
+/// Returns the address in a form that is valid in any directory.
 ///
 /// # Errors
-/// [`Failure`] for an address that is none, or no text.
+/// Returns a [`Failure`] for an invalid address, or one that is not UTF-8.
 pub(crate) fn absolute(written: &OsStr) -> Result<String, Failure> {
     let address = match Location::parse(written)? {
         Location::Local(path) => std::path::absolute(path)

@@ -1,4 +1,4 @@
-//! `posthaste pbs copy`: stands where PBS calls `scp` or `cp`, in their words.
+//! `posthaste pbs copy`: replaces `scp` or `cp` for PBS, with their arguments.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,8 +19,8 @@ use crate::{
     failure::{Exit, Failure, Outcome},
 };
 
-/// Options of `scp` and `cp` that say nothing but what is done here anyway: no questions, trees, times and modes kept, more
-/// or fewer words.
+/// Options of `scp` and `cp` that match what this command does anyway: no questions, trees, times
+/// and modes kept, more or less output.
 const KNOWN_OPTIONS: &[u8] = b"Brvpq";
 
 /// Copies as PBS's staging asks; not for people
@@ -62,7 +62,7 @@ struct Line {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of the copy, and when the program that it stands for can't be started.
+/// Returns the errors of the copy, and fails if the program that it stands for can't be started.
 pub fn run(arguments: StagingArguments) -> Outcome {
     let planned = plan(&arguments, &Access::new(None, Vec::new()));
     let copied = planned.and_then(|line| {
@@ -85,10 +85,10 @@ pub fn run(arguments: StagingArguments) -> Outcome {
     }
 }
 
-/// What `posthaste cp` is asked for.
+/// Returns the arguments for `posthaste cp`.
 ///
 /// # Errors
-/// Why it is nothing for posthaste.
+/// Gives the reason for which posthaste can't do it.
 fn plan(arguments: &StagingArguments, access: &Access) -> Result<Vec<OsString>, String> {
     let [options, source, destination] = &*arguments.words else {
         return Err("it is not called with options and two names".into());
@@ -108,7 +108,7 @@ fn plan(arguments: &StagingArguments, access: &Access) -> Result<Vec<OsString>, 
         }
     }
     let links = match arguments.instead_of {
-        // As they do themselves with -r.
+        // `scp` and `cp` do so themselves with -r.
         Known::Cp => "keep",
         Known::Scp => "follow",
     };
@@ -119,7 +119,7 @@ fn plan(arguments: &StagingArguments, access: &Access) -> Result<Vec<OsString>, 
     Ok(line)
 }
 
-/// A path on this host, with whatever colons.
+/// Marks a path as local, whatever colons it has.
 fn local(path: &OsStr) -> OsString {
     match path.as_bytes().first() {
         Some(b'/' | b'.') => path.to_owned(),
@@ -131,11 +131,11 @@ fn is_local(address: &OsStr) -> bool {
     matches!(address.as_bytes().first(), Some(b'/' | b'.'))
 }
 
-/// What a name of `scp` stands for: a path on this host, `user@host:path`, or, where a profile has the host's name, a place
-/// below that profile's address.
+/// Translates a name of `scp`: a path on this host, `user@host:path`, or, if a profile has the
+/// host's name, a place below that profile's address.
 ///
 /// # Errors
-/// Why only `scp` can take it.
+/// Gives the reason for which only `scp` can copy it.
 fn named(name: &OsStr, access: &Access) -> Result<OsString, String> {
     let bytes = name.as_bytes();
     let colon = bytes.iter().position(|byte| *byte == b':');
@@ -157,7 +157,7 @@ fn named(name: &OsStr, access: &Access) -> Result<OsString, String> {
     Ok(OsString::from_vec([owner_host, b":", &path].concat()))
 }
 
-/// Without the backslashes that keep the other host's shell from splitting a path.
+/// Removes the backslashes that keep the other host's shell from splitting a path.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut bytes = path.iter();
     let mut plain = Vec::with_capacity(path.len());
@@ -170,8 +170,8 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// PBS takes a copy for failed when the destination did not change, as where all of it was there already: the time of its
-/// last change becomes now, and all else stays.
+/// Sets the destination's change time to now, and nothing else. PBS considers a copy failed if the
+/// destination did not change, as when all of it was there already.
 fn show_change(path: &Path) -> Result<(), Failure> {
     if !is_local(path.as_os_str()) {
         return Ok(());
@@ -189,7 +189,7 @@ fn show_change(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Becomes the program itself; comes back only when it can't be started.
+/// Replaces this process by the program itself; returns only if it can't be started.
 fn hand_over(arguments: &StagingArguments, why: &str) -> Failure {
     let program = arguments.program.display();
     crate::output::note!("posthaste: {why}; {program} does it");

@@ -1,4 +1,4 @@
-//! What is safe elsewhere, as a service knows.
+//! Data that is safe elsewhere, by a service's knowledge.
 
 use std::{collections::HashMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -24,32 +24,32 @@ const SAFE: [api::RequestState; 3] = [
     api::RequestState::Released,
 ];
 
-/// What a file was like when it became safe.
+/// Facts of a file when it became safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Saved {
     size: u64,
     modified_s: i64,
-    /// It was asked for then.
+    /// Time of its submission.
     submitted_s: i64,
 }
 
-/// What is safe elsewhere.
+/// Files that are safe elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     files: HashMap<Vec<u8>, Saved>,
-    /// Whether a service was asked.
+    /// True if a service was asked.
     pub is_known: bool,
-    /// How the last request was given, for lines that can be typed.
+    /// Destination of the last request, for commands that can be typed.
     pub to: Option<String>,
-    /// The depots it used.
+    /// Depots that it used.
     pub via: Vec<String>,
 }
 
 impl Elsewhere {
-    /// Asks the service, where one is named or has left its token here.
+    /// Asks the service, if one is named or has left its token here.
     ///
     /// # Errors
-    /// That a service that was named can't be asked.
+    /// Fails if a named service can't be asked.
     pub fn ask(arguments: &ServiceArguments, root: &[u8]) -> Result<Self, Failure> {
         let is_named = arguments.token_file.is_some() || arguments.url != config::SERVICE_URL;
         if !is_named && !config::state_directory().join("token").exists() {
@@ -102,7 +102,7 @@ impl Elsewhere {
                 (Ok(manifest), Ok(submitted)) => {
                     elsewhere.add(request, &manifest, submitted.as_second(), root);
                 }
-                // Whose files are encrypted only their recipient knows.
+                // Only a recipient can read the names of encrypted files.
                 (Err(_), _) | (_, Err(_)) => tell(&format!(
                     "what {} holds can't be read here, so that nothing counts as safe by it",
                     request.id
@@ -113,7 +113,8 @@ impl Elsewhere {
     }
 
     fn add(&mut self, request: &api::Request, manifest: &Manifest, submitted_s: i64, root: &[u8]) {
-        // The service was told the path that was typed; files here are known by the one without links.
+        // The service was told the path that was typed; files here are known by the one without
+        // links.
         let source = Path::new(OsStr::from_bytes(request.source.as_bytes()));
         let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
         for file in &manifest.list.files {
@@ -131,8 +132,8 @@ impl Elsewhere {
         }
     }
 
-    /// Whether a file is as it was when it became safe. One that was written in the second in which it was asked for may
-    /// have been written after it was read.
+    /// Returns whether a file is unchanged since it became safe. A write in the second of the
+    /// submission may have come after the read, so it does not count.
     pub fn has(&self, path: &[u8], facts: &Facts) -> bool {
         self.files.get(path).is_some_and(|saved| {
             let same = saved.size == facts.size && saved.modified_s == facts.modified_s;
@@ -141,7 +142,7 @@ impl Elsewhere {
     }
 }
 
-/// Whether a path is another one, or lies below it.
+/// Returns whether a path equals another or lies below it.
 fn lies_in(path: &[u8], folder: &[u8]) -> bool {
     let rest = path.strip_prefix(folder);
     rest.is_some_and(|rest| rest.is_empty() || folder == b"/" || rest.starts_with(b"/"))

@@ -1,4 +1,4 @@
-//! The rules of the purge, from where they lie, and the lists that it announced its files in.
+//! Rules of the purge, from their file, and the lists in which it announced its candidates.
 
 use std::{
     fs::File,
@@ -15,16 +15,16 @@ use posthaste_endpoint::{Error, ErrorKind};
 use super::tell;
 use crate::{config, failure::Failure};
 
-/// The rules, and the file they are from.
+/// Rules, and their file.
 pub(super) struct Rules {
     pub policy: Policy,
     pub language: Language,
-    /// The file, for people.
+    /// File name for people.
     pub shown: String,
 }
 
 impl Rules {
-    /// Reads the file that is named, else the user's own.
+    /// Reads the named file, else the user's own.
     pub fn read(named: Option<&Path>, about: &str) -> Result<Self, Failure> {
         let own = config::config_directory().join("purge.toml");
         let file = named.unwrap_or(&own);
@@ -58,7 +58,7 @@ impl Rules {
         })
     }
 
-    /// What was announced of what lies below a path.
+    /// Lists the announced candidates below a path.
     pub fn listed(&self, root: &[u8]) -> Result<Vec<Listed>, Failure> {
         let mut listed = Vec::new();
         for (place, rule) in self.policy.rules.iter().enumerate() {
@@ -87,7 +87,7 @@ impl Rules {
     }
 }
 
-/// All but the last are said here: that one ends the command.
+/// Reports all complaints but the last, which becomes the command's failure.
 fn complain(shown: &str, complaints: &[Complaint]) -> Failure {
     let mut lines: Vec<String> = complaints
         .iter()

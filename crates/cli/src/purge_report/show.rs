@@ -1,4 +1,4 @@
-//! A report for people, and as JSON.
+//! Formats of a report: for people, and JSON.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -130,7 +130,7 @@ fn directories(report: &Report<'_>, arguments: &ReportArguments) {
     }
 }
 
-/// How sure a deadline is, before it is told.
+/// Describes the confidence of a deadline, as a prefix.
 pub(super) fn how_sure(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Possible => "possibly",
@@ -158,7 +158,8 @@ fn full_path(report: &Report<'_>, path: Option<&[u8]>) -> Option<Vec<u8>> {
     Some(full)
 }
 
-/// The command that saves a file, or a directory before the first of it goes; names that only the user knows are in capitals.
+/// Returns the command that saves a file, or a directory before its first file is purged; names
+/// that only the user knows are in capitals.
 pub(super) fn offload(elsewhere: &Elsewhere, now_s: i64, path: &[u8], first: Death) -> String {
     let deadline = match first.at_s <= now_s {
         true => "1h".to_owned(),
@@ -179,7 +180,7 @@ pub(super) fn offload(elsewhere: &Elsewhere, now_s: i64, path: &[u8], first: Dea
     )
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &[u8]) -> String {
     let text = OsStr::from_bytes(word).to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);

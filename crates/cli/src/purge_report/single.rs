@@ -1,4 +1,4 @@
-//! One file: when it goes, by which rule, and whether it is safe elsewhere.
+//! Report on one file: when it is purged, by which rule, and whether it is safe elsewhere.
 
 use std::{io, os::unix::ffi::OsStrExt, path::Path, process::ExitCode};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{failure::Outcome, output};
 
-/// What is known of a file.
+/// Facts of a file.
 struct Single<'a> {
     path: &'a [u8],
     facts: Facts,
@@ -29,10 +29,10 @@ struct Single<'a> {
     world: &'a World,
 }
 
-/// Tells of a file. Nothing is remembered of it, so that how its file system fills is not known.
+/// Reports on a file. Nothing of it is remembered, so the fill rate of its file system is unknown.
 ///
 /// # Errors
-/// When it can't be looked at, or a service that is named can't be asked.
+/// Fails if it can't be examined, or a named service can't be asked.
 pub(super) fn report(arguments: &ReportArguments, rules: &Rules, shown: &str) -> Outcome {
     let failed = |cause: io::Error| at_root(shown, cause);
     let path = arguments.path.canonicalize().map_err(failed)?;
@@ -66,7 +66,7 @@ pub(super) fn report(arguments: &ReportArguments, rules: &Rules, shown: &str) ->
 }
 
 impl Single<'_> {
-    /// The command that saves it, where it goes and is not safe.
+    /// Returns the command that saves the file, if it will be purged and is not safe.
     fn saves(&self) -> Option<String> {
         let death = self.death.filter(|_| !self.is_safe)?;
         Some(offload(self.elsewhere, self.world.now_s, self.path, death))

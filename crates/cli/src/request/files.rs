@@ -1,4 +1,4 @@
-//! How far each file of a request is.
+//! Progress of each file of a request.
 
 use std::process::ExitCode;
 
@@ -11,13 +11,13 @@ use crate::{
     output,
 };
 
-/// Files that are asked for at once.
+/// Files fetched per page.
 const PAGE: usize = 10_000;
 
-/// Shows all of them, page by page.
+/// Shows all files, page by page.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached.
+/// Returns the service's refusal, or fails if it can't be reached.
 pub(super) async fn show(service: &ServiceClient, id: &str, json: bool) -> Outcome {
     let mut next = Some(0);
     while let Some(from) = next {

@@ -1,4 +1,4 @@
-//! What is shown of a request, or another thing, where somebody wrote down how: `{id:<8} {state} {eta}`.
+//! Output in a user's own format: `{id:<8} {state} {eta}`.
 
 use std::marker::PhantomData;
 
@@ -7,16 +7,16 @@ use posthaste_types::Bytes;
 
 use crate::{answer, failure::Failure, moment};
 
-/// What can be shown as somebody wrote down.
+/// Type that can be shown in a user's format.
 pub trait Fields {
-    /// What there is to show, in the order of `--help`.
+    /// Names of the fields, in the order of `--help`.
     const NAMES: &'static [&'static str];
 
-    /// What one of those is; none where that is not known.
+    /// Returns the value of a field, `None` if it is unknown.
     fn value(&self, name: &str) -> Option<String>;
 }
 
-/// What can be shown of a request.
+/// Fields of a request.
 const NAMES: [&str; 22] = [
     "id",
     "state",
@@ -42,14 +42,14 @@ const NAMES: [&str; 22] = [
     "reason",
 ];
 
-/// How a request, or another thing, is shown.
+/// Format of a request or another type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format<T = api::Request>(Vec<Piece>, PhantomData<fn(&T)>);
 
-/// Reads what `--format` says, where it depends on other options of what that is about.
+/// Reads the value of `--format`, if it depends on other options of its subject.
 ///
 /// # Errors
-/// What is wrong with it, as a mistake of whoever wrote it.
+/// Describes the user's mistake.
 pub fn read<T: Fields>(text: &str) -> Result<Format<T>, Failure> {
     text.parse()
         .map_err(|error| Failure::usage(format!("can't read --format '{text}': {error}")))
@@ -60,14 +60,14 @@ enum Piece {
     Text(String),
     Field {
         name: &'static str,
-        /// It stands at the right of its width.
+        /// True if it is aligned right.
         is_right: bool,
-        /// Letters that it takes at least.
+        /// Least width in characters.
         width: usize,
     },
 }
 
-/// Widest a field may be made.
+/// Largest width of a field.
 const WIDTH_MAX: usize = 1000;
 
 impl<T: Fields> std::str::FromStr for Format<T> {
@@ -132,7 +132,7 @@ fn field(inside: &str, names: &[&'static str]) -> Result<Piece, String> {
 }
 
 impl<T: Fields> Format<T> {
-    /// A thing as it is to be shown. What is not known is a dash.
+    /// Formats a value. Unknown fields become a dash.
     pub fn show(&self, shown: &T) -> String {
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
@@ -142,7 +142,7 @@ impl<T: Fields> Format<T> {
                 width,
             } => {
                 let value = shown.value(name).unwrap_or_else(|| "-".to_owned());
-                // A line stays one.
+                // Line breaks would split the line.
                 let value = value.replace(posthaste_types::is_obeyed, "\u{fffd}");
                 match is_right {
                     true => format!("{value:>width$}"),

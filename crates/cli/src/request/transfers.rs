@@ -1,4 +1,4 @@
-//! The ways that data of a request goes, and how far each is.
+//! Transfers of a request's data, and the progress of each.
 
 use std::process::ExitCode;
 
@@ -8,10 +8,10 @@ use posthaste_types::{ByteRate, Bytes};
 use super::format::{self, Fields};
 use crate::{client::ServiceClient, failure::Outcome, moment, output};
 
-/// Shows them: as a table, as JSON, or as somebody wrote down.
+/// Shows the transfers: as a table, as JSON, or in the user's format.
 ///
 /// # Errors
-/// The service's refusal, that it can't be reached, or that the format can't be read.
+/// Returns the service's refusal, or fails if it can't be reached or the format is invalid.
 pub(super) async fn show(
     service: &ServiceClient,
     id: &str,

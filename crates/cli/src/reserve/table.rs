@@ -1,4 +1,4 @@
-//! Reservations as people and programs see them.
+//! Tables of reservations for people and programs.
 
 use jiff::Timestamp as Moment;
 use posthaste_circuit::{Circuit, Status, Terms, show_rate};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// RFC 3339, in whole seconds.
+/// Formats a time by RFC 3339, in whole seconds.
 pub(super) fn show_time(at: Timestamp) -> String {
     let seconds = i64::try_from(at.as_micros() / 1_000_000).unwrap_or(i64::MAX);
     Moment::from_second(seconds)
@@ -61,7 +61,7 @@ pub(super) fn tell_one(circuit: &Circuit, status: &Status, json: bool) {
     }
 }
 
-/// Prints reservations, with a heading also where there are none.
+/// Prints reservations, with a heading even if there are none.
 pub(super) fn tell_all(rows: &[(Circuit, Status)], json: bool) {
     if json {
         let all: Vec<Value> = rows
@@ -78,7 +78,7 @@ pub(super) fn tell_all(rows: &[(Circuit, Status)], json: bool) {
     output::table(&table);
 }
 
-/// Prints what would be asked for.
+/// Prints the terms that would be requested.
 pub(super) fn tell_terms(circuit: &Circuit, terms: &Terms, json: bool) {
     if json {
         return output::json(&terms_json(circuit, Some(terms)));

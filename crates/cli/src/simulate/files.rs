@@ -1,4 +1,4 @@
-//! The files a run is told in: a timeline for programs, a page for people.
+//! Output files of a run: a timeline for programs, a page for people.
 
 use std::{
     fs::File,
@@ -11,10 +11,10 @@ use posthaste_sim::{Page, Recording, Report, Scenario, page, timeline};
 use super::{SimulateArguments, command};
 use crate::failure::{Exit, Failure};
 
-/// Writes what was asked for; a file that is there is replaced.
+/// Writes the requested files, replacing existing ones.
 ///
 /// # Errors
-/// When a file can't be written.
+/// Fails if a file can't be written.
 pub(super) fn write(
     arguments: &SimulateArguments,
     scenario: &Scenario,

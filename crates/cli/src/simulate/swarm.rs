@@ -1,4 +1,4 @@
-//! `posthaste simulate --swarm`: random scenarios, and the smallest of those that fail.
+//! `posthaste simulate --swarm`: random scenarios, and a reduced version of each that fails.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -16,12 +16,12 @@ use crate::{
     output,
 };
 
-/// A swarm that takes longer than this says how far it is.
+/// Time after which a swarm shows its progress.
 const QUIET_FOR: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Interval between two looks.
 const LOOKED_EVERY: Duration = Duration::from_millis(500);
 
-/// How far it is.
+/// Counts of the swarm's scenarios.
 #[derive(Default)]
 struct Tally {
     played: AtomicU64,
@@ -32,7 +32,7 @@ struct Tally {
 /// Plays the swarm and writes each scenario that fails as a file.
 ///
 /// # Errors
-/// When such a file can't be written.
+/// Fails if such a file can't be written.
 pub(super) fn run(arguments: &SimulateArguments) -> Outcome {
     let count = arguments.swarm.unwrap_or_default();
     let tally = Tally::default();
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> Outcome {
     Ok(exit(failing.is_empty()))
 }
 
-/// What failed and where it was written.
+/// Plays all scenarios, and returns those that failed with their files.
 fn play_all(
     arguments: &SimulateArguments,
     count: u64,
@@ -87,7 +87,7 @@ fn play_all(
     Ok(all)
 }
 
-/// Says how far it is, on a terminal, until it is over.
+/// Shows the progress on a terminal, until the swarm ends.
 fn show(tally: &Tally, count: u64) {
     if !io::stderr().is_terminal() {
         return;

@@ -1,4 +1,4 @@
-//! The file that tells Slurm's hooks which service to ask.
+//! File that names the service for Slurm's hooks.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use serde::Deserialize;
 
 use crate::{client::ServiceArguments, config, failure::Failure};
 
-/// What the file says; an empty one will do for a service of the same user.
+/// Content of the file. An empty one suffices for a service of the same user.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlurmConfig {
-    /// Where the service listens.
+    /// Address of the service.
     server: Option<String>,
-    /// The file with its token, which only `SlurmUser` can read.
+    /// File with the service's token, which only `SlurmUser` can read.
     token_file: Option<PathBuf>,
 }
 
@@ -21,7 +21,7 @@ impl SlurmConfig {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it can't be read, or says something unknown: the line is named.
+    /// Fails if it can't be read or contains an unknown line, which the message names.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -35,7 +35,7 @@ impl SlurmConfig {
         })
     }
 
-    /// The service it names.
+    /// Returns the service that the file names.
     pub fn service(&self) -> ServiceArguments {
         ServiceArguments {
             url: self

@@ -1,4 +1,4 @@
-//! `posthaste slurm doctor`: looks at each thing that can be wrong.
+//! `posthaste slurm doctor`: checks everything that can be wrong.
 
 mod files;
 mod live;
@@ -32,22 +32,22 @@ pub struct DoctorArguments {
     json: bool,
 }
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
     Bad,
-    /// It can't be told here.
+    /// Can't be determined here.
     Unknown,
 }
 
-/// One thing that can be wrong.
+/// Check of one possible problem.
 #[derive(Debug)]
 struct Check {
     name: &'static str,
     verdict: Verdict,
     what: String,
-    /// What to do about it.
+    /// Remedy for the problem.
     remedy: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Check {
 /// Runs the command.
 ///
 /// # Errors
-/// When something is wrong.
+/// Fails if a check does.
 pub async fn run(arguments: DoctorArguments) -> Outcome {
     let mut checks = Vec::new();
     match Site::read(&arguments.site.slurm_conf) {
@@ -121,10 +121,10 @@ pub async fn run(arguments: DoctorArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at what can be seen before the controller was started again, and shows what is wrong.
+/// Runs the checks that need no restarted controller, and shows the problems.
 ///
 /// # Errors
-/// When something is.
+/// Fails if a check does.
 pub async fn look_after_install(site: &Site) -> Result<(), Failure> {
     let mut checks = files::look(site);
     checks.push(live::service(site).await);

@@ -1,4 +1,5 @@
-//! `posthaste slurm hook`: what the burst buffer script runs. It asks the service, and waits; it decides nothing.
+//! `posthaste slurm hook`: commands of the burst buffer script. They ask the service, and wait;
+//! they decide nothing.
 
 use std::{
     fmt::Write as _,
@@ -24,19 +25,19 @@ use crate::{
     output,
 };
 
-/// Between two looks at how far a job's data is.
+/// Interval between two looks at the progress of a job's data.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The controller waits meanwhile.
+/// Timeout of a call during which the controller waits.
 const POOLS_TIMEOUT: Duration = Duration::from_secs(3);
-/// Slurm counts the pool in pieces of this: 1 MiB.
+/// Slurm's unit of the pool: 1 MiB.
 const GRANULARITY: u64 = 1 << 20;
-/// Jobs that are shown where none is named, the newest: the controller has a few seconds for all.
+/// Jobs shown if none is named, the newest: the controller has a few seconds for all.
 const SHOWN_MAX: usize = 1000;
-/// The pool that jobs ask for with `pool=scratch`.
+/// Pool that jobs ask for with `pool=scratch`.
 const POOL: &str = "scratch";
-/// Over so many folders Slurm spreads the scripts of jobs, by the last digit of their numbers.
+/// Folders over which Slurm spreads the scripts of jobs, by the last digit of their numbers.
 const SCRIPT_FOLDERS: u64 = 10;
-/// Larger than any script that Slurm takes.
+/// Larger than any script that Slurm accepts.
 const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 
 /// Answers one call of Slurm's burst buffer plug-in, a prolog or an epilog; not for people
@@ -87,10 +88,10 @@ enum Call {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the call from going well: Slurm shows its line.
+/// Returns the failure of the call: Slurm shows its line.
 pub async fn run(arguments: HookArguments) -> Outcome {
     let words = &arguments.words;
-    // These run inside the controller while it holds its locks: they ask nobody.
+    // These run inside the controller while it holds its locks, so they make no calls.
     match arguments.call {
         Call::JobProcess => return job_process(word(words, 0, "the script")?),
         Call::Comment => return comment(word(words, 0, "the comment")?),
@@ -100,7 +101,7 @@ pub async fn run(arguments: HookArguments) -> Outcome {
         }
         Call::Prolog => return prolog::prolog(&arguments.config, word(words, 0, "the job")?).await,
         Call::Epilog => return prolog::epilog(&arguments.config, word(words, 0, "the job")?).await,
-        // Everything that leaves is asked for by the next call, which may take its time.
+        // The next call, which may take long, requests all stage-outs.
         Call::PostRun => return Ok(ExitCode::SUCCESS),
         Call::Pools
         | Call::Setup
@@ -150,8 +151,8 @@ fn word<'w>(words: &'w [String], place: usize, what: &str) -> Result<&'w str, Fa
     found.ok_or_else(|| Failure::usage(format!("Slurm did not say {what}: give it after --")))
 }
 
-/// Where Slurm keeps the script of a job. It names `hash.3/job.13/script` for each job of an array, and from 24.11 on, if not
-/// before, only the one of the array's own number is there.
+/// Returns the path of a job's script. Slurm names `hash.3/job.13/script` for each job of an array,
+/// but from 24.11 on, if not before, only the script of the array's own number exists.
 fn kept_script(named: &str, array: Option<u64>) -> PathBuf {
     let named = PathBuf::from(named);
     let state = named.ancestors().nth(3);
@@ -163,7 +164,8 @@ fn kept_script(named: &str, array: Option<u64>) -> PathBuf {
     if kept.exists() { kept } else { named }
 }
 
-/// Only the lines of a script that may be directives: the rest is none of the service's business.
+/// Returns only the lines of a script that may be directives: the rest does not concern the
+/// service.
 pub fn directives(path: impl AsRef<Path>) -> Result<String, Failure> {
     let path = path.as_ref();
     let shown = path.display();
@@ -178,7 +180,7 @@ pub fn directives(path: impl AsRef<Path>) -> Result<String, Failure> {
     Ok(only_directives(&String::from_utf8_lossy(&text)))
 }
 
-/// The same of a text. Lines keep their numbers.
+/// Keeps only the directives of a text. Lines keep their numbers.
 pub fn only_directives(text: &str) -> String {
     let kept = text
         .lines()
@@ -186,7 +188,7 @@ pub fn only_directives(text: &str) -> String {
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// Refuses what makes no sense when it is submitted.
+/// Refuses invalid directives at submission.
 fn job_process(path: &str) -> Outcome {
     let directives = directives(path)?;
     let mut complaints = complaints(&directives);
@@ -219,7 +221,7 @@ fn comment(text: &str) -> Outcome {
     Err(Failure::usage(said.collect::<Vec<_>>().join("; ")))
 }
 
-/// What is wrong in directives, or not done for jobs in the queue.
+/// Returns mistakes in directives, and directives that are not supported for jobs in the queue.
 pub fn complaints(text: &str) -> Vec<Complaint> {
     match script::read(text) {
         Ok(wanted) => check::of_a_job(&wanted),
@@ -227,13 +229,13 @@ pub fn complaints(text: &str) -> Vec<Complaint> {
     }
 }
 
-/// Tells the job where its data is.
+/// Writes the places of a job's data for the job.
 fn paths(script: &Path, into: &str) -> Outcome {
     let mut text = String::new();
     for (name, path) in variables(&directives(script)?) {
         let _ = writeln!(text, "{name}={path}");
     }
-    // Of a job of an array Slurm has not made the folder, and takes it away with the job all the same.
+    // Slurm creates no folder for a job of an array, but removes it with the job.
     let folder = Path::new(into).parent().unwrap_or(Path::new("."));
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
@@ -247,8 +249,8 @@ fn paths(script: &Path, into: &str) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The variables that tell a job where its data is, but for paths with one of Slurm's symbols (`%j`): what they stand for is not
-/// known before there is a job, or not told.
+/// Returns the variables that name the places of a job's data. Paths with one of Slurm's symbols
+/// (`%j`) are left out: the values of symbols are unknown before the job exists, or not reported.
 pub fn variables(directives: &str) -> Vec<(String, String)> {
     let wanted = script::read(directives).unwrap_or_default();
     let ins = wanted.stage_ins.into_iter().zip(1..);
@@ -277,9 +279,9 @@ async fn pools(service: &ServiceClient) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the jobs that are named, or all.
+/// Shows the named jobs, or all.
 async fn get_status(service: &ServiceClient, words: &[String]) -> Outcome {
-    // From 23.02 on the user and the group of who asks come first.
+    // From 23.02 on the caller's user and group come first.
     let asked = words.iter().position(|word| word == "job");
     let named = asked.map(|place| words.get(place + 1..).unwrap_or_default());
     let jobs: Vec<api::Job> = match named {
@@ -306,7 +308,7 @@ async fn get_status(service: &ServiceClient, words: &[String]) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The jobs of these numbers that the service knows.
+/// Returns those of the numbered jobs that the service knows.
 async fn some(service: &ServiceClient, named: &[String]) -> Result<Vec<api::Job>, Failure> {
     let mut jobs = Vec::new();
     let is_number = |word: &&String| word.bytes().all(|letter| letter.is_ascii_digit());
@@ -320,7 +322,7 @@ async fn some(service: &ServiceClient, named: &[String]) -> Result<Vec<api::Job>
     Ok(jobs)
 }
 
-/// One job of Slurm.
+/// Job of Slurm.
 struct Job<'s> {
     service: &'s ServiceClient,
     id: &'s str,
@@ -329,7 +331,7 @@ struct Job<'s> {
 }
 
 impl Job<'_> {
-    /// Tells the service of it: job, user, group, pool, size, script.
+    /// Registers the job with the service: job, user, group, pool, size, script.
     async fn setup(&self, words: &[String]) -> Outcome {
         let number = |place, what: &str| {
             let text = word(words, place, what)?;
@@ -350,7 +352,7 @@ impl Job<'_> {
         }
     }
 
-    /// Asks the service until it answers: it may be starting again, and takes up what it did.
+    /// Reports to the service until it answers: it may be restarting, and then resumes its work.
     async fn told(&self, what: &str, body: &impl serde::Serialize) -> Result<api::Job, Failure> {
         loop {
             match self
@@ -364,7 +366,7 @@ impl Job<'_> {
         }
     }
 
-    /// Waits until all that the job needs is there.
+    /// Waits until all of the job's inputs are here.
     async fn data_in(&self, waits: bool) -> Outcome {
         loop {
             let job = self.told("stage-in", &()).await?;
@@ -382,8 +384,8 @@ impl Job<'_> {
         }
     }
 
-    /// Looks again whether all that the job needs is there: it may have been removed while the job waited for nodes, and
-    /// Slurm 22.05 starts jobs whose stage-in it ended.
+    /// Checks again that all of the job's inputs are here: they may have been removed while the job
+    /// waited for nodes, and Slurm 22.05 starts jobs whose stage-in it ended.
     async fn pre_run(&self) -> Outcome {
         let job = self.told("stage-in", &()).await?;
         if job.ready {
@@ -395,7 +397,7 @@ impl Job<'_> {
         Err(Failure::new(Exit::Other, why))
     }
 
-    /// Waits until all that the job leaves is safe; the nodes are free meanwhile.
+    /// Waits until all of the job's output is safe; the nodes are free meanwhile.
     async fn data_out(&self, waits: bool) -> Outcome {
         let end = api::JobEnd {
             well: self.ended_well().await?,
@@ -416,8 +418,9 @@ impl Job<'_> {
         }
     }
 
-    /// Whether it ended well. How the script of a job that was cancelled ended, and that its node is free, reach Slurm in either order: it
-    /// may say `0:0` for a moment, so that it is asked twice.
+    /// Returns whether the job succeeded. The exit of a cancelled job's script and the release of
+    /// its node reach Slurm in either order. Slurm may report `0:0` for a moment, so this asks
+    /// twice.
     async fn ended_well(&self) -> Result<bool, Failure> {
         if !self.seems_well()? {
             return Ok(false);
@@ -426,7 +429,7 @@ impl Job<'_> {
         self.seems_well()
     }
 
-    /// Whether Slurm says now that it ended well.
+    /// Returns whether Slurm reports now that the job succeeded.
     fn seems_well(&self) -> Result<bool, Failure> {
         let mut scontrol = Command::new("scontrol");
         let shown = scontrol.args(["-o", "show", "job", self.id]).output();
@@ -439,7 +442,7 @@ impl Job<'_> {
             Failure::new(Exit::Other, what)
         })?;
         let shown = String::from_utf8_lossy(&shown.stdout);
-        // With the number of an array its other jobs are shown as well.
+        // An array's number shows its other jobs as well.
         let own = format!("JobId={} ", self.id);
         let line = shown.lines().find(|line| line.starts_with(&own));
         let shown = line.unwrap_or(&shown);
@@ -447,7 +450,7 @@ impl Job<'_> {
         Ok(has("ExitCode=0:0") && !has("Reason=TimeLimit") && !has("Reason=NodeDown"))
     }
 
-    /// Tells the service that the job is over; Slurm ends this after its `OtherTimeout`.
+    /// Reports the job's end to the service; Slurm kills this call after its `OtherTimeout`.
     async fn teardown(&self) -> Outcome {
         loop {
             match self.service.tell(Method::DELETE, &self.path).await {

@@ -1,4 +1,4 @@
-//! `posthaste slurm install`: puts beside `slurm.conf` all that Slurm needs.
+//! `posthaste slurm install`: installs everything Slurm needs beside `slurm.conf`.
 
 use std::{
     fs,
@@ -22,16 +22,17 @@ use crate::{
     output,
 };
 
-/// What `burst_buffer.conf` says: the word of directives, what becomes of a job whose data does not come, and seconds.
+/// Settings of `burst_buffer.conf`: the word of directives, the fate of a job whose data does not
+/// come, and seconds.
 const BURST_BUFFER_CONF: [(&str, &str); 4] = [
     ("Directive", "POSTHASTE"),
     ("Flags", "TeardownFailure"),
     ("StageInTimeout", "86400"),
     ("StageOutTimeout", "604800"),
 ];
-/// Lines of a new file that are shown.
+/// Lines of a new file that are shown, at most.
 const LINES_SHOWN_MAX: usize = 12;
-/// Copies of one file that are kept.
+/// Copies of one file that are kept, at most.
 const BACKUPS_MAX: usize = 100;
 
 /// Puts the burst buffer script, its configuration and the service's token beside slurm.conf
@@ -70,13 +71,13 @@ pub struct InstallArguments {
     force: bool,
 }
 
-/// A file as it is to be.
+/// File to install.
 #[derive(Debug)]
 struct Wanted {
     path: PathBuf,
     text: String,
     mode: u32,
-    /// Who owns it, where not whoever installs.
+    /// Owner of the file, if not the installing user.
     owner: Option<u32>,
     is_secret: bool,
 }
@@ -84,7 +85,8 @@ struct Wanted {
 /// Runs the command.
 ///
 /// # Errors
-/// What can't be read or written, a script of somebody else, and what is wrong afterwards.
+/// Fails if a file can't be read or written, a script is somebody else's, or a check fails
+/// afterwards.
 pub async fn run(arguments: InstallArguments) -> Outcome {
     let site = Site::read(&arguments.site.slurm_conf)?;
     let (files, told) = plan(&site, &arguments)?;
@@ -111,7 +113,7 @@ pub async fn run(arguments: InstallArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All files as they are to be, and what is left to whoever installs.
+/// Returns all files to install, and the steps left to the operator.
 fn plan(site: &Site, arguments: &InstallArguments) -> Result<(Vec<Wanted>, Vec<String>), Failure> {
     let (config, token) = (
         site.beside("posthaste.toml"),
@@ -157,7 +159,7 @@ fn public(path: PathBuf, text: String) -> Wanted {
     }
 }
 
-/// The copy of the token, which `SlurmUser` alone can read.
+/// Returns the copy of the token, which `SlurmUser` alone can read.
 fn secret(site: &Site, path: &Path, given: Option<&Path>) -> Result<Wanted, Failure> {
     let from = given.unwrap_or(path);
     if given.is_none() && !path.exists() {
@@ -188,7 +190,7 @@ fn existing(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Sees that no script of somebody else is replaced unasked.
+/// Checks that no script of somebody else is replaced unasked.
 fn check_ours(script: Script, path: &Path, force: bool) -> Result<(), Failure> {
     let is_foreign = existing(path)?.is_some_and(|text| !script.is_ours(&text));
     if !is_foreign || force {
@@ -205,7 +207,7 @@ fn check_ours(script: Script, path: &Path, force: bool) -> Result<(), Failure> {
     Err(error.cause("it is not posthaste's").hint(hint).into())
 }
 
-/// What `burst_buffer.conf` has, with what it lacks.
+/// Adds the missing settings to a `burst_buffer.conf`.
 fn burst_buffer_conf(text: &str) -> String {
     let missing = BURST_BUFFER_CONF
         .iter()
@@ -214,7 +216,7 @@ fn burst_buffer_conf(text: &str) -> String {
     with_lines(text, &missing.collect::<Vec<_>>())
 }
 
-/// `slurm.conf` with the lines that it lacks. What says something else is for its owner to change.
+/// Adds the missing lines to `slurm.conf`. Differing lines are left to their owner.
 fn slurm_conf(site: &Site, job_submit: bool) -> Result<(Wanted, Vec<String>), Failure> {
     let (mut missing, mut told) = (Vec::new(), Vec::new());
     let mut need = |key: &str, word: &str| match site.setting(key) {
@@ -239,7 +241,7 @@ fn slurm_conf(site: &Site, job_submit: bool) -> Result<(Wanted, Vec<String>), Fa
     Ok((conf, told))
 }
 
-/// A text that ends with these lines.
+/// Appends lines to a text.
 fn with_lines(text: &str, lines: &[String]) -> String {
     let mut text = text.to_owned();
     for line in lines {
@@ -252,7 +254,7 @@ fn with_lines(text: &str, lines: &[String]) -> String {
     text
 }
 
-/// Brings a file to what it is to be, or only says so; whether it is not that yet.
+/// Installs a file, or only reports the change in a dry run; returns whether it differs.
 fn apply(wanted: &Wanted, dry_run: bool) -> Result<bool, Failure> {
     let before = existing(&wanted.path)?;
     let is_there = before.as_deref() == Some(wanted.text.as_str());
@@ -281,7 +283,7 @@ fn has_rights(wanted: &Wanted) -> bool {
     })
 }
 
-/// Says what changes, as a diff does; never a secret.
+/// Reports the changes as a diff; never a secret.
 fn account(wanted: &Wanted, before: Option<&str>, dry_run: bool) {
     let verb = match (before.is_some(), dry_run) {
         (true, true) => "would change",
@@ -316,7 +318,7 @@ fn account(wanted: &Wanted, before: Option<&str>, dry_run: bool) {
     }
 }
 
-/// Keeps what a file was, under a name that nothing has.
+/// Keeps a copy of a file under an unused name.
 fn keep_copy(path: &Path) -> Result<(), Failure> {
     let shown = path.display().to_string();
     for number in 1..=BACKUPS_MAX {
@@ -333,7 +335,7 @@ fn keep_copy(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Writes a file whole: beside its place first.
+/// Writes a whole file: beside its place first.
 fn write(wanted: &Wanted, replaces: bool) -> std::io::Result<()> {
     let fresh = wanted.path.with_extension("posthaste-new");
     let _ = fs::remove_file(&fresh);
@@ -344,7 +346,7 @@ fn write(wanted: &Wanted, replaces: bool) -> std::io::Result<()> {
         .mode(0o600)
         .open(&fresh)?;
     file.write_all(wanted.text.as_bytes())?;
-    // What is not ours keeps who may read it.
+    // Files that are not ours keep their permissions.
     let about = fs::metadata(&wanted.path);
     match about {
         Ok(about) if replaces && !wanted.is_secret => {

@@ -1,5 +1,5 @@
-//! What `plugins/slurm/prolog.sh` and `epilog.sh` run, for jobs of `posthaste submit`: the service's last look before a job begins, and
-//! word that one has ended.
+//! Commands of `plugins/slurm/prolog.sh` and `epilog.sh`, for jobs of `posthaste submit`: the
+//! service's last check before a job begins, and the report of its end.
 
 use std::{path::Path, process::Command, process::ExitCode, time::Duration};
 
@@ -13,23 +13,23 @@ use crate::{
     failure::{Exit, Failure, Outcome},
 };
 
-/// Nodes wait meanwhile. A service that starts again answers sooner.
+/// Timeout of a call during which nodes wait. A restarting service answers sooner.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// Between two questions to a service that does not answer.
+/// Interval between two calls to a service that does not answer.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Whether a job may begin.
+/// Decision whether a job may begin.
 enum Start {
     May,
-    /// Its data is not here.
+    /// Refused: the job's data is not here.
     MayNot(Failure),
 }
 
-/// Refuses to let a job begin whose data has gone: Slurm puts it back into its queue, and the service brings what is missing.
-/// Where nobody can say, only a job that asks for data is refused.
+/// Refuses to start a job whose data has gone: Slurm requeues it, and the service brings the
+/// missing data. If the service can't be asked, only a job that asks for data is refused.
 ///
 /// # Errors
-/// Why it is refused.
+/// Gives the reason for the refusal.
 pub async fn prolog(config: &Path, id: &str) -> Outcome {
     match within(may_start(config, id)).await {
         Ok(Start::May) => Ok(ExitCode::SUCCESS),
@@ -41,10 +41,10 @@ pub async fn prolog(config: &Path, id: &str) -> Outcome {
     }
 }
 
-/// Lets the service look how a job ended. What was never told of is none of its business.
+/// Lets the service check how a job ended. Jobs that the service does not know are ignored.
 ///
 /// # Errors
-/// That it can't be told; it sees the end by itself a moment later.
+/// Fails if the service can't be told; it notices the end by itself a moment later.
 pub async fn epilog(config: &Path, id: &str) -> Outcome {
     let told = within(async {
         let service = open(config)?;
@@ -68,7 +68,7 @@ fn open(config: &Path) -> Result<ServiceClient, Failure> {
     ServiceClient::open(&SlurmConfig::read(config)?.service())
 }
 
-/// Asks again while the service does not answer; whoever calls says for how long.
+/// Repeats a call while the service does not answer; the caller sets the limit.
 async fn until_answered<T, F: Future<Output = Result<T, Failure>>>(
     ask: impl Fn() -> F,
 ) -> Result<T, Failure> {
@@ -92,7 +92,7 @@ async fn may_start(config: &Path, id: &str) -> Result<Start, Failure> {
         Err(failure) if failure.is_not_found() => return Ok(Start::May),
         answered => answered?,
     };
-    // Any other is kept by somebody else, or was released by somebody who does without the data.
+    // Any other hold is somebody else's, or a user released the job without its data.
     let is_released = matches!(job.hold.as_str(), "released" | "kept");
     if !is_released || matches!(job.phase.as_str(), "ended" | "gone") {
         return Ok(Start::May);
@@ -107,12 +107,12 @@ async fn may_start(config: &Path, id: &str) -> Result<Start, Failure> {
         }
         Err(failure) => failure,
     };
-    // It would see that by itself, a minute later.
+    // The service would notice by itself, a minute later.
     let _ = look(&service, id).await;
     Ok(Start::MayNot(why))
 }
 
-/// Whether the script of a job has directives; a job without a script has none.
+/// Returns whether a job's script has directives; a job without a script has none.
 fn asks_for_data(id: &str) -> bool {
     let shown = Command::new("scontrol")
         .args(["write", "batch_script", id, "-"])

@@ -1,13 +1,13 @@
-//! The scripts that Slurm runs, as they are installed.
+//! Scripts that Slurm runs, as they are installed.
 
 use std::path::Path;
 
-/// The burst buffer.
+/// Script of the burst buffer.
 const BURST_BUFFER: &str = include_str!("../../../../plugins/slurm/burst_buffer.lua");
-/// The plug-in that sees jobs when they are submitted.
+/// Plug-in that sees jobs at their submission.
 const JOB_SUBMIT: &str = include_str!("../../../../plugins/slurm/job_submit.lua");
 
-/// A script that Slurm runs.
+/// Script that Slurm runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
     BurstBuffer,
@@ -15,7 +15,7 @@ pub enum Script {
 }
 
 impl Script {
-    /// The file that Slurm looks for beside its configuration.
+    /// Returns the file name that Slurm expects beside its configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::BurstBuffer => "burst_buffer.lua",
@@ -30,7 +30,7 @@ impl Script {
         }
     }
 
-    /// The script that runs that program with that configuration.
+    /// Returns the script with the paths of the program and the configuration.
     pub fn filled_in(self, program: &Path, config: &Path) -> String {
         let mut lines = Vec::new();
         for line in self.text().lines() {
@@ -43,7 +43,7 @@ impl Script {
         lines.join("\n") + "\n"
     }
 
-    /// Whether a text is a script of ours, of whatever release.
+    /// Returns whether a text is a script of ours, of any release.
     pub fn is_ours(self, text: &str) -> bool {
         let first = self.text().lines().next();
         let words = |line: &str| line.split(" for Slurm").next().map(str::to_owned);
@@ -51,7 +51,7 @@ impl Script {
     }
 }
 
-/// The program and the configuration that an installed script names.
+/// Returns the program and the configuration that an installed script names.
 pub fn named_in(text: &str) -> Option<(String, String)> {
     let value = |name: &str| {
         let mut lines = text.lines();
@@ -62,7 +62,7 @@ pub fn named_in(text: &str) -> Option<(String, String)> {
     Some((value("PROGRAM")?, value("CONFIG")?))
 }
 
-/// A path as Lua writes a string.
+/// Quotes a path as a Lua string.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))

@@ -1,4 +1,4 @@
-//! A centre's Slurm as its configuration describes it: what install writes to and doctor looks at.
+//! Slurm of a centre by its configuration, which install writes and doctor reads.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use posthaste_endpoint::Error;
 
 use crate::failure::Failure;
 
-/// Lines of all files of a configuration together; tens of thousands of nodes have fewer.
+/// Lines of all files of a configuration together, at most; tens of thousands of nodes have fewer.
 const LINES_MAX: usize = 1_000_000;
-/// Files that include one another.
+/// Files that include one another, at most.
 const INCLUDES_MAX: usize = 64;
 
 /// Which Slurm.
@@ -30,7 +30,7 @@ pub struct SiteArguments {
     pub slurm_conf: PathBuf,
 }
 
-/// A Slurm, by its `slurm.conf`.
+/// Slurm, by its `slurm.conf`.
 #[derive(Debug)]
 pub struct Site {
     pub conf: PathBuf,
@@ -41,7 +41,7 @@ impl Site {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's errors.
     pub fn read(conf: &Path) -> Result<Self, Failure> {
         let mut site = Self {
             conf: conf.to_owned(),
@@ -70,12 +70,12 @@ impl Site {
         Ok(site)
     }
 
-    /// A file beside the configuration.
+    /// Returns the path of a file beside the configuration.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.conf.parent().unwrap_or(Path::new("/")).join(name)
     }
 
-    /// What the configuration says of a key.
+    /// Returns the value of a key in the configuration.
     pub fn setting(&self, key: &str) -> Option<&str> {
         let found = self
             .settings
@@ -84,21 +84,21 @@ impl Site {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// As whom `slurmctld` runs.
+    /// Returns the user as whom `slurmctld` runs.
     pub fn user(&self) -> &str {
         self.setting("SlurmUser").unwrap_or("root")
     }
 
-    /// The number of that user; none where nobody has the name.
+    /// Returns the number of that user; `None` if the name is unknown.
     pub fn user_id(&self) -> Option<u32> {
         let said = run(Command::new("id").args(["-u", self.user()])).ok()?;
         said.trim().parse().ok()
     }
 
-    /// What one of Slurm's commands says.
+    /// Returns the output of a Slurm command.
     ///
     /// # Errors
-    /// What it said when it failed.
+    /// Returns its message if it fails.
     pub fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         run(Command::new(program)
             .args(arguments)
@@ -106,10 +106,10 @@ impl Site {
     }
 }
 
-/// What a program prints, or what it says when it fails.
+/// Runs a program and returns its output.
 ///
 /// # Errors
-/// One line.
+/// Returns its message in one line.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output();
@@ -118,26 +118,28 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    // Some say on standard output what is wrong.
+    // Some programs report errors on standard output.
     let said = [text(&output.stderr), text(&output.stdout)];
     let said = said.into_iter().find(|said| !said.is_empty());
     Err(format!("{program}: {}", said.unwrap_or_default()))
 }
 
-/// The last lines of a text, as one: where a name can't be resolved Slurm tells of ten attempts before it says so.
+/// Joins the last lines of a text: if a name can't be resolved, Slurm reports ten attempts before
+/// it says so.
 fn last_lines(text: &str) -> String {
     const MOST: usize = 3;
     let lines: Vec<&str> = text.trim().lines().collect();
     lines[lines.len().saturating_sub(MOST)..].join("; ")
 }
 
-/// What a line `Include FILE` names.
+/// Returns the file that a line `Include FILE` names.
 fn included(line: &str) -> Option<&str> {
     let (word, file) = line.trim().split_once(char::is_whitespace)?;
     word.eq_ignore_ascii_case("include").then(|| file.trim())
 }
 
-/// The first key of a line with its value. Lines of nodes and partitions have more, which are of no interest here.
+/// Returns a line's first key with its value. Lines of nodes and partitions have more, which are
+/// not needed here.
 fn setting(line: &str) -> Option<(String, String)> {
     let line = line.split('#').next().unwrap_or(line);
     let (key, value) = line.split_once('=')?;
@@ -145,22 +147,22 @@ fn setting(line: &str) -> Option<(String, String)> {
     Some((key.trim().to_owned(), value.trim_matches('"').to_owned()))
 }
 
-/// A setting of `burst_buffer.conf`.
+/// Returns a setting of `burst_buffer.conf`.
 pub fn setting_in(text: &str, key: &str) -> Option<String> {
     let mut settings = text.lines().filter_map(setting);
     let found = settings.find(|(name, _)| name.eq_ignore_ascii_case(key));
     found.map(|(_, value)| value)
 }
 
-/// Whether a comma-separated value has that word.
+/// Returns whether a comma-separated value contains the word.
 pub fn has_word(value: &str, word: &str) -> bool {
     value.split(',').any(|found| found.trim() == word)
 }
 
-/// The permissions of a file.
+/// Returns the permissions of a file.
 ///
 /// # Errors
-/// The operating system's.
+/// Returns the operating system's errors.
 pub fn mode_of(path: &Path) -> std::io::Result<u32> {
     Ok(fs::metadata(path)?.permissions().mode() & 0o7777)
 }

@@ -1,4 +1,4 @@
-//! What a job can't be submitted with, and Slurm's symbols in its directives.
+//! Options with which a job can't be submitted, and Slurm's symbols in its directives.
 
 use posthaste_batch::script::{self, Complaint};
 
@@ -6,14 +6,15 @@ use crate::{config, failure::Failure};
 
 const ARRAY: &str = "the tasks of an array are jobs of their own (submit one job each)";
 const CLUSTERS: &str = "the service asks its own cluster alone";
-/// Variables that do what options do which are refused, and why.
+/// Variables equivalent to refused options, with the reasons.
 const VARIABLES: [(&str, &str); 3] = [
     ("SBATCH_ARRAY_INX", ARRAY),
     ("SBATCH_CLUSTERS", CLUSTERS),
     ("SLURM_CLUSTERS", CLUSTERS),
 ];
 
-/// Refuses options of sbatch, in the script or behind it, with which the service could not release the job.
+/// Refuses options of sbatch, in the script or behind it, that keep the service from releasing the
+/// job.
 pub fn check(shown: &str, script: &str, options: &[String]) -> Result<(), Failure> {
     let apart = |word: &&String| !word.starts_with('-') || matches!(word.as_str(), "-" | "--");
     if let Some(word) = options.iter().find(apart) {
@@ -32,7 +33,7 @@ pub fn check(shown: &str, script: &str, options: &[String]) -> Result<(), Failur
     })
 }
 
-/// The words of a script's lines for sbatch, which looks at none after the first command.
+/// Returns the words of a script's lines for sbatch, which ignores those after the first command.
 fn words_of(script: &str) -> impl Iterator<Item = &str> {
     let is_before = |line: &&str| line.trim_start().is_empty() || line.starts_with('#');
     let lines = script.lines().take_while(is_before);
@@ -41,9 +42,9 @@ fn words_of(script: &str) -> impl Iterator<Item = &str> {
         .flat_map(str::split_whitespace)
 }
 
-/// Why a job can't be submitted with an option.
+/// Returns the reason for which a job can't be submitted with an option.
 fn forbidden(word: &str) -> Option<&'static str> {
-    // sbatch takes long options also where they are cut short.
+    // sbatch accepts abbreviated long options.
     let long = word.strip_prefix("--");
     let name = long.map(|long| long.split('=').next().unwrap_or(long));
     let short = word.strip_prefix('-').and_then(|word| word.chars().next());
@@ -67,7 +68,7 @@ fn forbidden(word: &str) -> Option<&'static str> {
     }
 }
 
-/// The directives with the symbols replaced that stand for the job's number, as Slurm's plug-in does.
+/// Replaces the symbols for the job's number in the directives, as Slurm's plug-in does.
 pub fn filled_in(directives: &str, id: &str) -> String {
     let mut text = String::with_capacity(directives.len());
     let mut letters = directives.chars().peekable();
@@ -86,7 +87,7 @@ pub fn filled_in(directives: &str, id: &str) -> String {
     text
 }
 
-/// Symbols of Slurm in what directives name that stand for what only Slurm knows.
+/// Finds Slurm's symbols in directives whose values only Slurm knows.
 pub fn unknown_symbols(directives: &str) -> Vec<Complaint> {
     let wanted = script::read(directives).unwrap_or_default();
     let ins = wanted.stage_ins.iter();

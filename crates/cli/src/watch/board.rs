@@ -1,4 +1,4 @@
-//! How the whole service is drawn: as much of it as the window has room for, what presses most first.
+//! View of the whole service, as much as fits the window, the most urgent first.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::{
     screen::{Line, Style},
 };
 
-/// States of requests under way.
+/// States of running requests.
 const UNDER_WAY: [&str; 4] = ["moving", "paused", "waiting", "landing"];
-/// Of the rows below the head one in so many is for depots, and for events at least.
+/// Divisor of the rows below the head for the least share of depots, and of events.
 const FIFTH: usize = 5;
-/// And one in so many for paths between depots, and for movers.
+/// Divisor for the least share of paths between depots, and of movers.
 const EIGHTH: usize = 8;
-/// A heading, a row, and how many more there are.
+/// Rows of the smallest section: a heading, a row, and the count of further ones.
 const SECTION_MIN: usize = 3;
-/// Rows of events that are kept free for them, with their heading.
+/// Rows reserved for events, with their heading.
 const EVENTS_MIN: usize = 4;
 
-/// How all requests stand, in one line.
+/// Summarizes all requests in one line.
 pub fn summary(overview: &api::Overview) -> String {
     let slack = overview.least_slack_s.map(moment::show_seconds);
     format!(
@@ -38,7 +38,7 @@ pub fn summary(overview: &api::Overview) -> String {
     )
 }
 
-/// Draws the service into a window of so many columns and rows.
+/// Draws the service into a window with so many columns and rows.
 pub fn frame(seen: &Seen, (_, rows): (usize, usize)) -> Vec<Line> {
     let mut lines = head(seen);
     let room = rows.saturating_sub(lines.len());
@@ -92,7 +92,7 @@ fn head(seen: &Seen) -> Vec<Line> {
     lines
 }
 
-/// Requests by state, stage-outs and stage-ins together.
+/// Counts requests by state, stage-outs and stage-ins together.
 fn counts(overview: &api::Overview) -> BTreeMap<&str, u64> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (state, count) in overview.stage_outs.iter().chain(&overview.stage_ins) {
@@ -101,7 +101,7 @@ fn counts(overview: &api::Overview) -> BTreeMap<&str, u64> {
     counts
 }
 
-/// A heading and as many rows as there is room for; nothing where there are none.
+/// Returns a heading and as many rows as fit; nothing without rows.
 fn section(heading: Line, mut rows: Vec<Line>, most: usize) -> Vec<Line> {
     if rows.is_empty() || most < 2 {
         return Vec::new();
@@ -120,7 +120,7 @@ fn heading(text: String) -> Line {
     Line::new(text, Style::Dim)
 }
 
-/// The requests with the least slack, and how many more there are in which state.
+/// Lists the requests with the least slack, and counts the rest by state.
 fn pressing(seen: &Seen, most: usize) -> Vec<Line> {
     let all = seen.overview.under_way.max(seen.requests.len() as u64);
     if all == 0 || most < 2 {
@@ -292,7 +292,7 @@ fn mover_line(mover: &api::Mover) -> Line {
         )
 }
 
-/// The newest events, the last one last.
+/// Lists the newest events, the newest last.
 fn newest(seen: &Seen, most: usize) -> Vec<Line> {
     if seen.events.is_empty() || most < 2 {
         return Vec::new();

@@ -9,14 +9,14 @@ use crate::{
     failure::Failure,
 };
 
-/// Follows a request and its events.
+/// Follower of a request and its events.
 pub struct Follower {
     id: String,
-    /// When it was submitted: what happened to depots before is no matter of its.
+    /// Time of submission. Earlier events of depots don't concern the request.
     since: Option<Timestamp>,
-    /// None while the service is away.
+    /// Stream of events, `None` while the service is away.
     events: Option<Events>,
-    /// The number of the newest event.
+    /// Number of the newest event.
     newest: u64,
     recent: VecDeque<api::Event>,
     unsaid: Vec<api::Event>,
@@ -26,7 +26,7 @@ impl Follower {
     /// Starts to follow.
     ///
     /// # Errors
-    /// The service's refusal, or that it can't be reached.
+    /// Returns the service's refusal, or fails if it can't be reached.
     pub async fn new(service: &ServiceClient, id: &str) -> Result<Self, Failure> {
         let known: api::Request = service.get(&format!("/v1/requests/{id}")).await?;
         Ok(Self {
@@ -39,17 +39,17 @@ impl Follower {
         })
     }
 
-    /// Takes up the events that came and looks at the request.
+    /// Reads the new events and gets the request.
     ///
     /// # Errors
-    /// The service's refusal, or that it stays away.
+    /// Returns the service's refusal, or fails if it stays away.
     pub async fn look(&mut self, service: &ServiceClient) -> Result<api::Request, Failure> {
         let path = format!("/v1/requests/{}", self.id);
         let request = service.get_again(&path).await?;
         if self.events.is_none() {
             self.events = service.events(Some(&self.id), self.newest).await.ok();
         }
-        // Whatever the service wrote down before it answered above is on its way already.
+        // Events that the service recorded before its answer above are already on their way.
         while let Some(events) = &mut self.events
             && let Ok(event) = tokio::time::timeout(Duration::from_millis(20), events.next()).await
         {
@@ -70,18 +70,18 @@ impl Follower {
         Ok(request)
     }
 
-    /// The newest events.
+    /// Returns the newest events.
     pub fn recent(&mut self) -> &[api::Event] {
         self.recent.make_contiguous()
     }
 
-    /// Events not taken before.
+    /// Returns the events not returned before.
     pub fn take_unsaid(&mut self) -> Vec<api::Event> {
         std::mem::take(&mut self.unsaid)
     }
 }
 
-/// Whether something happened to no request in particular before that moment.
+/// Returns whether an event before that moment concerns no request in particular.
 fn is_before(event: &api::Event, since: Option<Timestamp>) -> bool {
     let at: Option<Timestamp> = event.at.parse().ok();
     event.request.is_none() && at.zip(since).is_some_and(|(at, since)| at < since)

@@ -1,4 +1,4 @@
-//! How a request is drawn.
+//! View of a request.
 
 use posthaste_api as api;
 use posthaste_types::{ByteRate, Bytes};
@@ -8,9 +8,9 @@ use crate::{
     screen::{Line, Style},
 };
 
-/// Events a frame shows.
+/// Events in a frame.
 pub const EVENTS_SHOWN: usize = 8;
-/// Files that were left out, of those a frame names.
+/// Files left out that a frame names.
 const LEFT_OUT_SHOWN: usize = 10;
 /// Cells of the progress bar.
 const BAR_CELLS: usize = 40;
@@ -94,7 +94,7 @@ pub fn left_out_text(request: &api::Request) -> Vec<String> {
     lines
 }
 
-/// Who lets it wait; what is said of its finish is as if it went on now.
+/// Formats who paused the request. Its forecast assumes that it resumes now.
 fn pause_line(pause: &api::Pause) -> Line {
     let since = moment::time_of_day(&pause.since);
     let said = format!(
@@ -124,7 +124,7 @@ fn deadline_line(request: &api::Request) -> Line {
         ),
         Style::Plain,
     );
-    // What follows once it is safe has no deadline.
+    // Work after the request is safe has no deadline.
     let is_short =
         request.safe_after_s.is_none() && request.slack_s.is_some_and(|slack| slack < 0.0);
     let (word, style) = match (request.missed, request.at_risk || is_short) {
@@ -156,7 +156,7 @@ fn deadline_line(request: &api::Request) -> Line {
         Some(slack) => line
             .and(format!("slack {}  ", moment::show_seconds(slack)), style)
             .and(word, style),
-        // Nothing is worse than that nobody can say when.
+        // An unknown finish is the worst.
         None if request.at_risk || request.missed => line
             .and("no finish in sight  ", Style::Bad)
             .and(word, Style::Bad),
@@ -164,7 +164,7 @@ fn deadline_line(request: &api::Request) -> Line {
     }
 }
 
-/// When all of it is to be at its destinations, and how that stands; none where nobody said when.
+/// Formats the delivery deadline and its prospects; `None` if there is no deadline.
 fn delivery_line(request: &api::Request) -> Option<Line> {
     let delivery = request.delivery.as_ref()?;
     let by = delivery.deliver_by.as_deref()?;
@@ -199,7 +199,7 @@ fn delivery_line(request: &api::Request) -> Option<Line> {
     Some(line.and(slack.unwrap_or_default(), style).and(word, style))
 }
 
-/// What is reserved for it.
+/// Formats the reservation of the request.
 fn reservation_line(held: &api::Reservation) -> Line {
     let (from, until) = (
         moment::time_of_day(&held.from),
@@ -228,7 +228,7 @@ fn reservation_line(held: &api::Reservation) -> Line {
 fn progress_line(request: &api::Request) -> Line {
     let chunks = u64::from(request.chunks);
     let safe = u64::from(request.chunks_safe);
-    // What is empty has no chunks, and neither has what was not read yet or can't be.
+    // Empty datasets have no chunks, and neither have unread or unreadable ones.
     let is_done = matches!(
         request.state,
         api::RequestState::Safe
@@ -256,7 +256,7 @@ fn progress_line(request: &api::Request) -> Line {
         )
 }
 
-/// What it is to be by its deadline.
+/// Returns the state that the deadline asks for.
 fn end_of(request: &api::Request) -> &'static str {
     match &request.stage_in {
         Some(stage_in) if stage_in.goes_out => "there",
@@ -267,13 +267,14 @@ fn end_of(request: &api::Request) -> &'static str {
     }
 }
 
-/// That too few of those who hold it are there, where that is so: whatever was said of it before, it can't be read now.
+/// Formats a warning if too few holders are present: the dataset can't be read now, whatever was
+/// reported before.
 fn nobody_line(request: &api::Request) -> Option<Line> {
     let is_all = request.chunks_out_of_reach == 0 && answer::is_out_of_reach(request);
     is_all.then(|| Line::new("nobody who holds it is there now", Style::Bad))
 }
 
-/// The sources of a stage-in, and when it begins.
+/// Formats the sources of a stage-in, and its start.
 fn stage_in_lines(request: &api::Request) -> Vec<Line> {
     let Some(stage_in) = &request.stage_in else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A whole terminal window: drawn over and over, with keys that end it, and left as it was.
+//! Whole terminal window: redrawn repeatedly, closed by keys, and restored at the end.
 
 use std::{
     io::{IsTerminal, Write},
@@ -14,24 +14,24 @@ use crate::{
     screen::{Line, write_styled},
 };
 
-/// To the other page of the terminal, without a cursor, and lines that are too long are cut.
+/// Sequence that switches to the terminal's other page, hides the cursor, and cuts long lines.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
-/// Back to the page that was there.
+/// Sequence that returns to the previous page.
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// A window whose size nobody knows: columns, rows.
+/// Default size of a window: columns, rows.
 const SIZE: (usize, usize) = (100, 30);
-/// Keys that are read at once.
+/// Keys read at once.
 const KEYS: usize = 64;
 
-/// The window, until it is dropped.
+/// Window, until it is dropped.
 pub struct Terminal {
-    /// How its keys were read before; none where they are not read.
+    /// Terminal settings before keys were read; `None` if they are not read.
     before: Option<Termios>,
     colors: bool,
 }
 
 impl Terminal {
-    /// Takes the window; none where standard output is none.
+    /// Opens the window; `None` if standard output is no terminal.
     pub fn take() -> Option<Self> {
         let out = std::io::stdout();
         if !out.is_terminal() {
@@ -57,7 +57,7 @@ impl Terminal {
         })
     }
 
-    /// Columns and rows as they are now.
+    /// Returns the current columns and rows.
     pub fn size(&self) -> (usize, usize) {
         let size = tcgetwinsize(std::io::stdout()).ok();
         let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
@@ -65,7 +65,7 @@ impl Terminal {
             .unwrap_or(SIZE)
     }
 
-    /// Whether a key was pressed that ends it.
+    /// Returns whether a key that ends the view was pressed.
     pub fn is_quit(&self) -> bool {
         let mut keys = [0; KEYS];
         let read = self.before.is_some().then(|| {
@@ -76,7 +76,7 @@ impl Terminal {
         keys[..read].iter().any(|key| matches!(key, b'q' | b'Q'))
     }
 
-    /// Replaces what is shown. What does not fit is not shown.
+    /// Replaces the content. Text beyond the window is not shown.
     pub fn draw(&self, frame: &[Line]) {
         let (columns, rows) = self.size();
         let mut text = String::from("\x1b[H");
@@ -102,7 +102,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A terminal that went away is no reason to fail: its end is told by a signal.
+/// Writes to the terminal. One that went away is no reason to fail: a signal reports its end.
 fn say(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! The whole service: looked at every few seconds, and its events as they happen.
+//! View of the whole service: polled every few seconds, with events as they happen.
 
 use std::{collections::VecDeque, process::ExitCode, time::Duration};
 
@@ -18,23 +18,23 @@ use crate::{
     shutdown::Shutdown,
 };
 
-/// How often the service is asked how all requests stand.
+/// Interval between two looks at the state of all requests.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Depots, paths and movers change less: they are asked for once in so many looks.
+/// Looks per refresh of depots, paths and movers, which change less.
 const LOOKS_PER_ROUND: u32 = 3;
-/// How often keys are read and what changed is drawn.
+/// Interval at which keys are read and changes are drawn.
 const FRAME_EVERY: Duration = Duration::from_millis(100);
-/// Requests of one look at most: more fit in no window.
+/// Requests of one look, at most: more fit in no window.
 const REQUESTS_MAX: usize = 200;
-/// Events that are kept for the window.
+/// Events kept for the window.
 const EVENTS_MAX: usize = 200;
-/// Events that wait to be drawn; more wait at the service.
+/// Events that wait to be drawn, at most; more wait at the service.
 const WAITING_MAX: usize = 256;
 
-/// What is asked of each request.
+/// Fields fetched for each request.
 const FIELDS: &str = "id,source,to,state,at_risk,missed,slack_s,finish,bytes,chunks,chunks_safe,chunks_out_of_reach,stage_in";
 
-/// A request as the window shows it.
+/// Request as the window shows it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Row {
     pub id: String,
@@ -53,7 +53,7 @@ pub struct Row {
     pub stage_in: Option<api::StageIn>,
 }
 
-/// What is known of the service.
+/// State of the service, as far as known.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     pub overview: api::Overview,
@@ -61,16 +61,17 @@ pub struct Seen {
     pub depots: Vec<api::Depot>,
     pub paths: Vec<api::Path>,
     pub movers: Vec<api::Mover>,
-    /// The newest last.
+    /// Events, the newest last.
     pub events: VecDeque<api::Event>,
-    /// Why the last look failed, where it did.
+    /// Reason for which the last look failed, if it did.
     pub trouble: Option<String>,
 }
 
-/// Shows the service until somebody ends that.
+/// Shows the service until the user ends that.
 ///
 /// # Errors
-/// The service's refusal, or that it can't be reached at first; where standard output is no terminal, also that it stays away.
+/// Returns the service's refusal, or fails if it can't be reached at first. Without a terminal it
+/// also fails if the service stays away.
 pub async fn run(service: &ServiceClient, json: bool) -> Outcome {
     let overview: api::Overview = service.get("/v1/overview").await?;
     let newest = overview.newest_event;
@@ -81,7 +82,7 @@ pub async fn run(service: &ServiceClient, json: bool) -> Outcome {
         }
     }
     let events = Following::new(service, newest).await?;
-    // Before the window is taken: whoever ends this gets it back.
+    // Before the window opens, so that a signal restores the terminal.
     let shutdown = Shutdown::watch(false)?;
     match Terminal::take() {
         Some(terminal) => live(service, (terminal, shutdown), overview, events).await,
@@ -92,7 +93,7 @@ pub async fn run(service: &ServiceClient, json: bool) -> Outcome {
     }
 }
 
-/// A line for each event.
+/// Prints a line for each event.
 async fn print(overview: &api::Overview, mut events: Following) -> Outcome {
     output::line(&board::summary(overview));
     loop {
@@ -109,13 +110,13 @@ async fn print(overview: &api::Overview, mut events: Following) -> Outcome {
     }
 }
 
-/// What comes while the window is shown.
+/// News while the window is shown.
 enum News {
     Event(Box<api::Event>),
     Look(Box<Result<Look, Failure>>),
 }
 
-/// What one look found; depots and the like only once in a while.
+/// Result of one look; depots and the like only once in a while.
 struct Look {
     overview: api::Overview,
     requests: Vec<Row>,
@@ -191,12 +192,12 @@ fn take(seen: &mut Seen, news: News) {
     }
 }
 
-/// Events as they happen, from where the last one was when the service went away and came back.
+/// Stream of events that resumes after the last one when the service comes back.
 struct Following {
     service: ServiceClient,
     events: Events,
     newest: u64,
-    /// The window says itself that the service is away.
+    /// True if a window reports by itself that the service is away.
     is_window: bool,
 }
 
@@ -210,10 +211,10 @@ impl Following {
         })
     }
 
-    /// The next one.
+    /// Returns the next event.
     ///
     /// # Errors
-    /// That the service stays away.
+    /// Fails if the service stays away.
     async fn next(&mut self) -> Result<api::Event, Failure> {
         loop {
             if let Some(event) = self.events.next().await {
@@ -234,7 +235,7 @@ impl Following {
     }
 }
 
-/// Tells events to the window.
+/// Sends events to the window.
 async fn follow(mut events: Following, news: mpsc::Sender<News>) {
     events.is_window = true;
     loop {
@@ -246,7 +247,7 @@ async fn follow(mut events: Following, news: mpsc::Sender<News>) {
     }
 }
 
-/// Looks at everything again and again.
+/// Polls everything repeatedly.
 async fn look_on(service: ServiceClient, news: mpsc::Sender<News>) {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! People are told what happens: by webhook, e-mail and a program of theirs, also across a kill.
+//! Alarms reach people: by webhook, e-mail and a program of theirs, also across a kill.
 
 use crate::support::processes;
 
@@ -21,16 +21,16 @@ use crate::support::processes::{PATIENCE, Relay, Service, binary, make_tree, tex
 use posthaste_testbed::{MailFace, MailServer, install};
 use serde_json::Value;
 
-/// What webhooks are signed with.
+/// Secret that signs webhooks.
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// Reads headers and a body, and fails where the signature is not right.
+/// Program that reads headers and a body, and fails if the signature is wrong.
 const VERIFY: &str = "import json, sys
 from standardwebhooks.webhooks import Webhook
 head, body = json.load(sys.stdin)
 Webhook(sys.argv[1]).verify(body, head)";
 
-/// A request as a receiver of webhooks hears it.
+/// Request as a receiver of webhooks gets it.
 #[derive(Debug, Clone)]
 struct Heard {
     head: Vec<(String, String)>,
@@ -47,7 +47,7 @@ impl Heard {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Asks the receivers' own library whether we sent it.
+    /// Checks with the receivers' own library that we sent it.
     fn verify(&self) {
         let python = install::find_python_program(install::STANDARD_WEBHOOKS).unwrap();
         let mut reader = Command::new(python)
@@ -72,7 +72,7 @@ impl Heard {
     }
 }
 
-/// A receiver of webhooks, which answers what it is told to.
+/// Receiver of webhooks, which answers as set.
 struct Receiver {
     address: String,
     status: Arc<AtomicU16>,
@@ -103,7 +103,7 @@ impl Receiver {
         self.heard.lock().unwrap().clone()
     }
 
-    /// Waits for what satisfies `wanted`.
+    /// Waits for a request that satisfies `wanted`.
     fn wait_for(&self, wanted: impl Fn(&Heard) -> bool) -> Heard {
         wait(|| self.all().into_iter().find(&wanted))
     }
@@ -154,13 +154,14 @@ fn hear(mut stream: TcpStream, status: u16) -> Option<Heard> {
     })
 }
 
-/// A file that its owner alone may read.
+/// Writes a file that only its owner may read.
 fn private(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Alarms of every kind in `folder`: a webhook, a mailbox and a program that keeps what it reads.
+/// Writes alarms of every kind in `folder`: a webhook, a mailbox and a program that keeps its
+/// input.
 fn write_alarms(folder: &Path, receiver: &Receiver, mail: &MailServer) -> PathBuf {
     private(&folder.join("hook.secret"), SECRET);
     private(&folder.join("mail.password"), MailServer::PASSWORD);
@@ -205,7 +206,7 @@ fn write_alarms(folder: &Path, receiver: &Receiver, mail: &MailServer) -> PathBu
     file
 }
 
-/// Waits until these alarms are done with what was heard: it is not told again after a kill.
+/// Waits until these alarms have finished with a request, which is not sent again after a kill.
 fn wait_for_marks(service: &Service, heard: &Heard, alarms: [&str; 2]) {
     let seq = heard.json()["data"]["event"]["seq"].to_string();
     for alarm in alarms {

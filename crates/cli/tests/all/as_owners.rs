@@ -1,4 +1,5 @@
-//! A service and movers that run as root and touch files with the rights of each request's owner, and never with more.
+//! A service and movers that run as root and touch files with the rights of each request's owner,
+//! and never with more.
 
 use std::{
     fs,
@@ -10,7 +11,7 @@ use std::{
 use crate::support::processes::{Process, Relay, Service, binary, failure, text};
 use serde_json::Value;
 
-/// Accounts that are on every machine.
+/// Accounts on every machine.
 const ALICE: &str = "nobody";
 const BOB: &str = "daemon";
 
@@ -19,13 +20,13 @@ fn id_of(name: &str) -> u32 {
     text(&said.stdout).trim().parse().unwrap()
 }
 
-/// A service that acts for owners, a depot, and a directory that everybody may write to.
+/// Service that acts for owners, a depot, and a directory that everybody may write to.
 struct Centre {
     folder: tempfile::TempDir,
     service: Service,
     _relay: Relay,
     scratch: PathBuf,
-    /// Of Alice's.
+    /// Token of Alice's.
     token: PathBuf,
 }
 
@@ -63,7 +64,7 @@ impl Centre {
         }
     }
 
-    /// What Alice's client says.
+    /// Runs Alice's client and returns its output.
     fn run(&self, words: &[&str]) -> std::process::Output {
         let mut command = binary();
         let command = command
@@ -78,7 +79,7 @@ impl Centre {
         serde_json::from_slice(&done.stdout).unwrap()
     }
 
-    /// A directory that only this account may look into.
+    /// Makes a directory that only this account may read.
     fn make(&self, name: &str, owner: &str) -> PathBuf {
         let folder = self.scratch.join(name);
         fs::create_dir(&folder).unwrap();
@@ -177,7 +178,8 @@ fn a_way_that_is_changed_meanwhile_leads_nowhere_that_its_owner_may_not_go() {
     fs::create_dir(&secret).unwrap();
     fs::write(secret.join("file"), "TOPS").unwrap();
     set_mode(&secret, 0o700);
-    // Links from the start: they are kept as links, and a source that is one is followed with her rights alone.
+    // Links from the start: they are kept as links, and a source that is one is followed with her
+    // rights alone.
     let way = centre.scratch.join("way");
     symlink(&secret, &way).unwrap();
     let refused = failure(&centre.offload(&way, &["--wait"])).1;
@@ -185,7 +187,8 @@ fn a_way_that_is_changed_meanwhile_leads_nowhere_that_its_owner_may_not_go() {
         refused.contains("it is not below") || refused.contains("Permission denied"),
         "{refused}"
     );
-    // A directory becomes a link after it was listed: what it leads to has the same name, size and time.
+    // A directory becomes a link after it was listed: what it leads to has the same name, size and
+    // time.
     let run = centre.make("run", ALICE);
     let about = fs::metadata(run.join("sub/file")).unwrap();
     fs::File::open(secret.join("file"))
@@ -451,7 +454,8 @@ fn a_service_of_root_s_lends_its_rights_only_where_that_is_said() {
     assert!(made.status.success(), "{}", text(&made.stderr));
 }
 
-/// Root's service has much open that its owners may not read: nothing of it is a source for them.
+/// Root's service has many files open that its owners may not read: none of them is a source for an
+/// owner.
 #[test]
 fn what_the_service_has_open_is_no_source_for_an_owner() {
     let centre = Centre::start();

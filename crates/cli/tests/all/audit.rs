@@ -1,4 +1,4 @@
-//! What was decided about requests, and what was removed for them, is noted in the audit file.
+//! The audit file notes decisions about requests, and removals for them.
 
 use std::{fs, path::Path, thread, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A service that is started from a copy made while it ran, and what went on elsewhere since.
+//! A service starts from a backup made while it ran, although work went on elsewhere since.
 
 use std::{
     fs,
@@ -15,7 +15,8 @@ use posthaste_testbed::PostgresServer;
 use serde_json::Value;
 
 const RATE: &str = "2M";
-/// Of two requests the earlier goes first. Both are so slow that a copy is made in the middle, until they are let go.
+/// Options of the earlier request. Both are so slow that a backup is made in the middle, until the
+/// limit is lifted.
 const SOON: [&str; 4] = ["--deadline", "1h", "--bwlimit", SLOW];
 const LATE: [&str; 4] = ["--deadline", "2h", "--bwlimit", SLOW];
 const SLOW: &str = "300k";
@@ -26,7 +27,7 @@ fn relays(folder: &Path) -> Vec<Relay> {
     started.into()
 }
 
-/// Asks for a tree to be brought to the relays, and says the request's id.
+/// Offloads a tree to the relays, and returns the request's id.
 fn offload(service: &Service, source: &Path, release: &str, more: &[&str]) -> String {
     let source = source.to_str().unwrap();
     let base = ["offload", source, "--to", "home", "--json", "--code", "2+1"];
@@ -39,13 +40,13 @@ fn offload(service: &Service, source: &Path, release: &str, more: &[&str]) -> St
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// From now on a request goes as fast as it can.
+/// Lifts the limit of a request.
 fn let_go(service: &Service, id: &str) {
     let changed = service.run(&["modify", id, "--bwlimit", "off"]);
     assert!(changed.status.success(), "{}", text(&changed.stderr));
 }
 
-/// Whether each depot has some of it.
+/// Returns whether each depot has some of the request.
 fn is_on_all(request: &Value) -> bool {
     let mut shares = request["shares"].as_array().unwrap().iter();
     shares.all(|share| share["stored"].as_u64() > Some(0))
@@ -70,7 +71,7 @@ fn log_of(folder: &Path) -> String {
     fs::read_to_string(folder.join("service.log")).unwrap()
 }
 
-/// Waits until the log of a service says all of this.
+/// Waits until the log of a service contains all of these words.
 fn wait_for_words(folder: &Path, words: &[&str]) {
     let start = now();
     loop {
@@ -83,7 +84,7 @@ fn wait_for_words(folder: &Path, words: &[&str]) {
     }
 }
 
-/// What lies below a folder, by name.
+/// Lists the files below a folder, by name.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
@@ -100,7 +101,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// All of a tree but its directories.
+/// Lists a tree without its directories.
 fn files_of(root: &Path) -> Vec<String> {
     let mut lines = picture(root);
     // Their modes begin so, in octal digits.
@@ -194,8 +195,8 @@ fn what_was_released_after_the_copy_is_pulled_and_nothing_is_removed_for_it() {
     }
     service.wait_until(&first, |request| request["state"] == "released");
     service.kill();
-    // Others come to lie where both were, of which the backup does not have all digests either: for the first in another directory, as
-    // its own was released.
+    // Others come to lie where both were, of which the backup does not have all digests either: for
+    // the first in another directory, as its own was released.
     for name in ["deep", "large.bin", "link"] {
         fs::rename(two.join(name), folder.join(name)).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Object stores as depots: real relays that keep their bytes in real stores, while they and the service are killed.
+//! Object stores as depots: real relays that keep their bytes in real stores, while they and the
+//! service are killed.
 
 use std::{
     fs::DirEntry,
@@ -12,7 +13,7 @@ use crate::support::processes::{
 use posthaste_testbed::{AzureServer, S3Server};
 use serde_json::Value;
 
-/// Three stores, each of which a relay lends.
+/// Three stores, each lent by a relay.
 struct Stores {
     versity: S3Server,
     gateway: S3Server,
@@ -41,7 +42,7 @@ impl Stores {
         ]
     }
 
-    /// Datasets of which one of the stores has fragments.
+    /// Counts the datasets of which a store has fragments.
     fn datasets(&self) -> usize {
         let datasets = self.versity.bucket_folder().join("a/datasets");
         let datasets = std::fs::read_dir(datasets).into_iter().flatten();
@@ -115,7 +116,8 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     same(&before, &arrived);
     relays[1].restart();
 
-    // With a relay at the destination, which is away at first: it fetches by itself, and then no fragment is left.
+    // With a relay at the destination, which is away at first: it fetches by itself, and then no
+    // fragment is left.
     home.kill();
     service.wait_for_depots(|depot| (depot["state"] == "down") == (depot["name"] == "home"));
     offload(&service, &arrived, "home");
@@ -140,7 +142,7 @@ fn what_goes_over_stores_comes_home_whoever_is_killed_and_no_byte_of_it_through_
     no_secret_is_in_a_log(folder.path());
 }
 
-/// Passes and keys are in none.
+/// Checks that no log contains a presigned URL or a key.
 fn no_secret_is_in_a_log(folder: &Path) {
     for log in std::fs::read_dir(folder).unwrap() {
         let log = log.unwrap().path();

@@ -41,7 +41,7 @@ impl Centre {
         })
     }
 
-    /// So many lines, each with an id of its own.
+    /// Returns so many lines, each with an id of its own.
     fn lines(&self, count: usize) -> Vec<String> {
         let ids = (0..count).map(|number| format!("line-{number}"));
         ids.map(|id| self.line(&id).to_string()).collect()
@@ -53,7 +53,7 @@ impl Centre {
         path
     }
 
-    /// Sends lines, and breaks the connection off after so many answers.
+    /// Sends lines, and closes the connection after so many answers.
     fn send_and_break_off(&self, lines: &[String], answers: usize) {
         let address = self.service.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(address).unwrap();
@@ -79,7 +79,7 @@ impl Centre {
             .to_owned()
     }
 
-    /// How many requests there are.
+    /// Counts the requests.
     fn count(&self) -> usize {
         let all = self.service.json(&["list", "--json"]);
         all.as_array().unwrap().len()

@@ -1,7 +1,9 @@
-//! Two service hosts, a PostgreSQL, four movers and five depots, of which something is killed, stopped, cut off or full at
-//! any time: afterwards every request is done or told, each byte is right, nothing was done twice, and nobody holds a lease.
+//! Two service hosts, a PostgreSQL, four movers and five depots, with kills, stops, cuts and full
+//! disks at any time. Afterwards every request is finished or reported, each byte is right, nothing
+//! was done twice, and nobody holds a lease.
 //!
-//! `POSTHASTE_CHAOS_MINUTES` says for how long faults go on (3 without), `POSTHASTE_CHAOS_SEED` which.
+//! `POSTHASTE_CHAOS_MINUTES` sets the duration of the faults (default 3), `POSTHASTE_CHAOS_SEED`
+//! their seed.
 
 use crate::support::chaos::hosts;
 
@@ -17,17 +19,17 @@ use crate::support::processes::{Dice, noise, now, picture};
 use hosts::{Hosts, Namespace, stop_for};
 use serde_json::{Value, json};
 
-/// Between two faults.
+/// Interval between two faults.
 const FAULT_EVERY: Duration = Duration::from_millis(1500);
-/// Between two requests.
+/// Interval between two requests.
 const SUBMIT_EVERY: Duration = Duration::from_secs(4);
-/// All that was asked for is done so long after the last fault.
+/// Longest time from the last fault until all requests are finished.
 const SETTLES_WITHIN: Duration = Duration::from_secs(480);
-/// Most words of eight bytes in a file. All that was sent is kept to the end: of a test that lasts longer than so many minutes nine
-/// of ten files have a tenth of that.
+/// Largest file, in words of eight bytes. All sent data is kept to the end, so in a test that lasts
+/// longer than so many minutes nine of ten files have a tenth of that.
 const WORDS: u64 = 600_000;
 const SHORT_MINUTES: u64 = 10;
-/// How requests end, and where nothing more is to come of them.
+/// Final states of requests, and of those from which nothing more follows.
 const ENDS: [&str; 6] = [
     "safe",
     "delivered",
@@ -46,19 +48,19 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     said.and_then(|said| said.parse().ok()).unwrap_or(otherwise)
 }
 
-/// For how long faults go on.
+/// Returns the duration of the faults.
 fn minutes() -> u64 {
     setting("POSTHASTE_CHAOS_MINUTES", 3)
 }
 
-/// What was asked for.
+/// Request of the test.
 struct Wanted {
     source: PathBuf,
-    /// Where it arrives, of a stage-in.
+    /// Destination, for a stage-in.
     to: Option<PathBuf>,
 }
 
-/// Whoever asks, of whichever host answers, as often as it takes.
+/// Client that asks any host that answers, as often as needed.
 struct User {
     folder: PathBuf,
     wanted: BTreeMap<String, Wanted>,
@@ -119,7 +121,7 @@ impl User {
         self.ids.insert(name, id);
     }
 
-    /// Waits until nothing more is to come of any request, and says how each ended.
+    /// Waits until nothing more happens to any request, and returns how each ended.
     fn settle(&self, hosts: &mut Hosts) -> BTreeMap<String, Value> {
         let start = now();
         loop {
@@ -184,7 +186,7 @@ impl User {
     }
 }
 
-/// Something goes wrong.
+/// Inflicts a random fault.
 fn befall(hosts: &mut Hosts, dice: &mut Dice) {
     let pick = |dice: &mut Dice, of: u64| usize::try_from(dice.roll(of)).unwrap();
     match dice.roll(10) {
@@ -236,7 +238,7 @@ fn whether_leases_are_free(hosts: &mut Hosts) {
     }
 }
 
-/// Whether it did go wrong, and was asked for much.
+/// Returns whether enough faults struck and enough requests were made.
 fn is_much(hosts: &Hosts, faults: u64, requests: usize) -> bool {
     let (said, seconds) = (hosts.all_said(), 60 * minutes());
     let signs = [" joined", "waits while process", "safe, "];

@@ -1,4 +1,4 @@
-//! `posthaste check`: what a job script asks for, or what is wrong in it.
+//! `posthaste check`: the requests of a job script, or its mistakes.
 
 use std::{
     fs,
@@ -142,7 +142,7 @@ fn what_can_t_be_for_a_job_in_a_queue_is_refused_where_asked() {
     );
 }
 
-/// A service with scratch, a relay that it knows, and a folder of inputs.
+/// Service with scratch, a relay that it knows, and a folder of inputs.
 struct Site {
     folder: tempfile::TempDir,
     service: Service,
@@ -168,7 +168,7 @@ impl Site {
         }
     }
 
-    /// Checks a script of these directives, `SITE` in them being where all of it lies.
+    /// Checks a script of these directives, in which `SITE` stands for the folder of everything.
     fn ask(&self, directives: &[&str], more: &[&str]) -> Output {
         let lines = directives.iter().map(|line| {
             let site = self.folder.path().to_str().unwrap();

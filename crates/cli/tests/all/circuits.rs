@@ -1,5 +1,5 @@
-//! The service asks for circuits where a deadline needs them: real processes, killed with SIGKILL, and a stand-in for
-//! OSCARS.
+//! The service requests circuits if a deadline needs them: real processes, killed with SIGKILL, and
+//! a stand-in for OSCARS.
 
 use crate::support::processes;
 
@@ -17,12 +17,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const TOKEN: &str = "a-token-that-nobody-may-see";
-/// What the path carries beside others, on each of up to eight connections.
+/// Rate of the path beside other traffic, on each of up to eight connections.
 const SLOW: u32 = 80 << 10;
-/// What it carries on the circuit.
+/// Rate of the path on the circuit.
 const FAST: u32 = 200 << 20;
 
-/// A circuit to `ash` at whoever sells at `address`.
+/// Returns a circuit to `ash` from the provider at `address`.
 fn circuit(address: &str) -> String {
     format!(
         r#"
@@ -44,7 +44,7 @@ fn circuit(address: &str) -> String {
     )
 }
 
-/// A relay behind a slow path, and a file that says on what circuit it can be reached.
+/// Relay behind a slow path, and a file that names the circuit to it.
 struct Scene {
     folder: TempDir,
     relay: Relay,
@@ -96,7 +96,7 @@ impl Scene {
         service
     }
 
-    /// Submits so many megabytes, more than go over the slow path in five minutes.
+    /// Submits so many megabytes, more than the slow path carries in five minutes.
     fn offload(&self, service: &Service, megabytes: usize) -> String {
         let scratch = self.folder.path().join("scratch");
         make_tree(&scratch, megabytes, 5);
@@ -115,7 +115,7 @@ impl Scene {
     }
 }
 
-/// Waits for something at the other end.
+/// Waits for a condition at the other end.
 fn wait_for(what: &str, service: &Service, is_there: impl Fn() -> bool) {
     let start = now();
     while !is_there() {
@@ -279,7 +279,7 @@ fn a_circuit_that_can_not_be_opened_is_left_out_and_a_wrong_file_is_named() {
     fails(&scene.file(), 4, "circuits.toml");
 }
 
-/// Starting with this file fails with one line that holds `says`.
+/// Checks that a start with this file fails with one line that contains `says`.
 fn fails(file: &Path, code: i32, says: &str) {
     let output = binary()
         .args(["serve", "--listen", "127.0.0.1:0", "--circuits"])

@@ -1,4 +1,4 @@
-//! A service on a machine whose wall clock is set wrong, and set right again.
+//! A service runs on a machine whose wall clock is wrong, and then corrected.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ struct Centre {
     service: Service,
 }
 
-/// The wall clocks of a test's programs.
+/// Wall clocks of a test's programs.
 const OF_SERVICE: &str = "clock";
 const OF_RELAYS: &str = "clock of relays";
 
@@ -29,7 +29,7 @@ fn set_clock(folder: &Path, clock: &str, by: &str) {
     fs::rename(new, folder.join(clock)).unwrap();
 }
 
-/// Waits until a program's log has this.
+/// Waits until a program's log contains these words.
 fn wait_for_log(state: &Path, words: &str) {
     let (start, log) = (now(), state.with_extension("log"));
     while !fs::read_to_string(&log).unwrap().contains(words) {
@@ -54,7 +54,7 @@ impl Centre {
         }
     }
 
-    /// Brings it back, as it was.
+    /// Pulls the dataset and checks that it is unchanged.
     fn pull(&self, before: &[String]) {
         let home = self.folder.path().join("home");
         let pulled = self.service.run(&["pull", "r1", home.to_str().unwrap()]);
@@ -62,7 +62,7 @@ impl Centre {
         assert_eq!(picture(&home), before);
     }
 
-    /// Offloads, and says what is told of it once it is safe.
+    /// Offloads, and returns the request once it is safe.
     fn offload(&self) -> Value {
         let run: PathBuf = self.folder.path().join("run");
         let what = ["offload", run.to_str().unwrap(), "--to", "home"];

@@ -1,10 +1,11 @@
-//! What running programs keep is closed to other users of the machine.
+//! Files of running programs are closed to other users of the machine.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::support::processes::{Gateway, Relay, Service, make_tree};
 
-/// Every entry below a directory, and the directory, that others than its owner may read, write or enter.
+/// Lists the entries of a directory, and itself, that others than their owner may read, write or
+/// enter.
 fn open_to_others(folder: &Path) -> Vec<String> {
     let (mut open, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(path) = folders.pop() {

@@ -1,4 +1,5 @@
-//! How commands end badly: exit codes, codes in JSON, one line of one form, and nothing that a terminal would obey.
+//! Failures of commands: exit codes, codes in JSON, one line of one form, and nothing that a
+//! terminal would obey.
 
 use std::{fs, process::Output};
 
@@ -14,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The last line that a program was given.
+/// Returns the last line of a program's output.
 fn last(output: &Output) -> Value {
     let said = text(&output.stdout);
     serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap_or_default()

@@ -13,11 +13,11 @@ use std::{
 use crate::support::processes::{PATIENCE, noise, now, text};
 use posthaste_testbed::{S3Server, SlowLink, SshServer, install};
 
-/// Blanks that HTCondor fills the output file with.
+/// Blanks with which HTCondor fills the output file.
 const BLANKS: usize = 16 * 1204;
 const MIB: usize = 1 << 20;
 
-/// A machine of a pool with a job's sandbox, an S3 server and an SSH server.
+/// Machine of a pool with a job's sandbox, an S3 server and an SSH server.
 struct Machine {
     folder: tempfile::TempDir,
     s3: S3Server,
@@ -64,7 +64,7 @@ impl Machine {
         command
     }
 
-    /// What HTCondor gives the plug-in: files and their addresses, in the sandbox.
+    /// Builds HTCondor's call of the plug-in: files and their addresses, in the sandbox.
     fn call(&self, files: &[(PathBuf, String)], more: &[&str]) -> Command {
         let ads = files.iter().map(|(local, url)| {
             let local = local.display().to_string().replace('"', "\\\"");
@@ -83,7 +83,7 @@ impl Machine {
         command
     }
 
-    /// What the plug-in says of each file, a line each.
+    /// Returns the plug-in's report, a line for each file.
     fn report(&self) -> Vec<String> {
         let said = fs::read_to_string(self.path("sandbox/.plugin.out")).unwrap();
         assert!(said.len() >= BLANKS, "the room that HTCondor made is kept");
@@ -91,14 +91,15 @@ impl Machine {
         lines.filter(|line| !line.is_empty()).collect()
     }
 
-    /// Runs a transfer; its exit code and what it says of each file.
+    /// Runs a transfer; returns its exit code and its report of each file.
     fn transfer(&self, files: &[(PathBuf, String)], more: &[&str]) -> (i32, Vec<String>) {
         let output = self.call(files, more).output().unwrap();
         (code(&output), self.report())
     }
 }
 
-/// Profiles of both servers, the first at that endpoint with that secret, and so many bytes a second at most.
+/// Writes profiles of both servers, the first with that endpoint and secret, and so many bytes a
+/// second at most.
 fn profiles(ssh: &SshServer, endpoint: &str, secret: &str, rate: &str) -> String {
     let options = ssh.options();
     let options: Vec<String> = options.iter().map(|option| format!("{option:?}")).collect();
@@ -117,7 +118,7 @@ fn code(output: &Output) -> i32 {
         .unwrap_or_else(|| panic!("{}", text(&output.stderr)))
 }
 
-/// The ad about the file with this name.
+/// Returns the ad about the file with this name.
 fn about<'a>(report: &'a [String], local: &Path) -> &'a str {
     let name = local.display().to_string().replace('"', "\\\"");
     let name = format!("TransferFileName = \"{name}\";");
@@ -208,7 +209,7 @@ fn inputs_come_from_several_places_in_one_call_and_outputs_go_there() {
     assert_eq!(fs::read(stored).unwrap(), two);
 }
 
-/// Lets HTCondor's own library of ClassAds run a few lines; what they print.
+/// Runs a few lines with HTCondor's own library of ClassAds; returns their output.
 fn htcondor(lines: &str, words: &[&str]) -> String {
     let python = install::find_python_program(install::CLASSADS).unwrap();
     let mut command = Command::new(python);

@@ -1,5 +1,5 @@
-//! Whatever Schemathesis asks of the service, by its OpenAPI document and beyond, it answers as the document says, and never with a
-//! failure of its own.
+//! Checks the service with Schemathesis: it answers every call as its OpenAPI document says, and
+//! never with a failure of its own.
 
 use std::{
     fs,
@@ -11,12 +11,12 @@ use crate::support::processes::{Relay, Service, make_tree, text};
 use posthaste_testbed::{install, share_of};
 use serde_json::{Value, json};
 
-/// Calls to each route, beside the examples of the document and what covers its limits.
+/// Calls to each route, beside the document's examples and the calls for its limits.
 const EXAMPLES: u64 = 40;
 const SEED: &str = "7";
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 
-/// Names of things that are there, and of some that are not, by the parameters that they stand for.
+/// Names of existing things, and of some missing ones, by the parameters that they stand for.
 const KNOWN: [(&str, &[&str]); 6] = [
     ("id", &["r1", "r2", "r3", "r4", "r999", "7"]),
     ("before", &["r3", "r999"]),
@@ -26,7 +26,8 @@ const KNOWN: [(&str, &[&str]); 6] = [
     ("job", &["7", "8", "9[1]"]),
 ];
 
-/// The document, with what is known beside what it allows: else hardly anything would ever be found.
+/// Returns the document, with known names added to its values: otherwise hardly anything would be
+/// found.
 fn document() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/posthaste.json");
     let mut document: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
@@ -49,7 +50,8 @@ struct Centre {
 }
 
 impl Centre {
-    /// A service with a request that moves, one that is safe, one that is cancelled and a stage-in.
+    /// Starts a service with a request that moves, one that is safe, one that is cancelled and a
+    /// stage-in.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let relay = Relay::start(folder.path(), "ash", "1G", "60M");
@@ -111,7 +113,7 @@ impl Centre {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Asks the routes of these paths with a token.
+    /// Calls the routes of these paths with a token.
     fn ask(&self, token: &Path, paths: &str, without: &str) -> Output {
         let token = fs::read_to_string(token).unwrap();
         let header = format!("Authorization: Bearer {}", token.trim());
@@ -145,7 +147,8 @@ impl Centre {
 #[test]
 fn whatever_is_asked_is_answered_as_the_document_says() {
     let centre = Centre::new();
-    // What reads and writes files does so as somebody who may below one directory alone. Of lines it knows nothing.
+    // What reads and writes files does so as somebody who may below one directory alone. Of lines
+    // it knows nothing.
     let runs = [
         (
             "ada.token",

@@ -1,4 +1,5 @@
-//! Credentials that users give a real service, for places at real stores: each reaches their own, and nobody else's.
+//! Users' credentials at a real service, for places at real stores: each reaches their own, and
+//! nobody else's.
 
 use crate::support::processes;
 
@@ -15,7 +16,8 @@ use crate::support::processes::{Process, Service, binary, failure, now, text};
 use posthaste_testbed::{PostgresServer, S3Server};
 use serde_json::Value;
 
-/// Two people, a store each, and a service that has a profile of the same name as their credentials.
+/// Two people, a store each, and a service that has a profile of the same name as their
+/// credentials.
 struct World {
     folder: tempfile::TempDir,
     stores: [S3Server; 2],
@@ -127,7 +129,7 @@ impl World {
         }
     }
 
-    /// Asks for a stage-in, and says its id.
+    /// Requests a stage-in, and returns its id.
     fn stage_in(&self, person: &str, name: &str) -> String {
         let to = self.path(person).join(name);
         let words = [
@@ -150,7 +152,7 @@ impl World {
 }
 
 impl World {
-    /// Sends what came to somebody to another place of theirs.
+    /// Sends a user's staged data to another place of theirs.
     fn send_back(&self, person: &str) {
         let from = self.path(person).join("in");
         let words = [
@@ -167,7 +169,7 @@ impl World {
         self.service.wait_until(id, is_state("arrived"));
     }
 
-    /// Everybody's store has what they sent, and nothing else.
+    /// Checks that each user's store has what they sent, and nothing else.
     fn check_went(&self) {
         for (person, store) in PEOPLE.iter().zip(&self.stores) {
             let out = store.bucket_folder().join("out");
@@ -179,7 +181,7 @@ impl World {
     }
 }
 
-/// Pieces of work that the only mover has done.
+/// Returns the number of chores that the only mover has done.
 fn done(service: &Service) -> u64 {
     let movers = service.json(&["movers", "--json"]);
     movers[0]["done"].as_u64().unwrap_or(0)
@@ -350,7 +352,7 @@ fn what_makes_no_sense_is_refused_in_one_line_that_tells_no_secret() {
     assert!(add(&["--url", "s3://b"]).1.contains("others can read it"));
 }
 
-/// All files below a directory that hold a text.
+/// Lists all files below a directory that contain a text.
 fn holding(root: &Path, wanted: &[u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];

@@ -1,4 +1,4 @@
-//! Real relays measure the paths between each other, and depots come in the order of their distances.
+//! Real relays measure the paths between each other, and depots are sorted by their distances.
 
 use crate::support::processes;
 
@@ -7,7 +7,7 @@ use std::{path::Path, thread};
 use crate::support::processes::{Relay, Service, failure, make_tree, text};
 use serde_json::Value;
 
-/// The path between two depots, as the service tells it.
+/// Returns the path between two depots, as the service reports it.
 fn crossing(service: &Service, from: &str, to: &str) -> Option<Value> {
     let paths = service.json(&["paths", "--json"]);
     let paths = paths.as_array().unwrap().clone();
@@ -19,7 +19,7 @@ fn p50(path: &Value) -> u64 {
     path["rate_p50_bytes_per_s"].as_u64().unwrap()
 }
 
-/// Lets one depot measure its path to another. Returns the table that is printed.
+/// Lets one depot measure its path to another. Returns the printed table.
 fn probe(service: &Service, from: &str, to: &str) -> String {
     let probed = service.run(&["paths", "--probe", to, "--from", from]);
     assert!(probed.status.success(), "{}", text(&probed.stderr));
@@ -30,7 +30,7 @@ fn is_up(depot: &Value) -> bool {
     depot["state"] == "up"
 }
 
-/// A service and three relays, the last of which is slow.
+/// Starts a service and three relays, the last of which is slow.
 fn start(folder: &Path) -> (Service, [Relay; 3]) {
     let relays = [("ash", "64M"), ("birch", "64M"), ("cedar", "400k")];
     let relays = relays.map(|(name, rate)| Relay::start(folder, name, "1G", rate));
@@ -96,7 +96,8 @@ fn relays_measure_each_other_and_are_ranked_by_what_is_known() {
     }
 }
 
-/// Kills a relay once it sends to the last one; whether it had not measured that path by then.
+/// Kills a relay once it sends to the last one; returns whether it had not measured that path by
+/// then.
 fn is_killed_while_it_measures(
     service: &Service,
     relays: &mut [Relay; 3],
@@ -124,7 +125,8 @@ fn a_relay_that_is_killed_while_it_measures_hurts_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let (service, mut relays) = start(folder.path());
     service.wait_for_depots(is_up);
-    // Where the test had no processor for as long as it measures, it is killed too late: then once more, on another path.
+    // Where the test had no processor for as long as it measures, it is killed too late: then once
+    // more, on another path.
     let is_met = [(1, "birch"), (0, "ash")].into_iter().any(|(place, from)| {
         let is_met = is_killed_while_it_measures(&service, &mut relays, (place, from));
         relays[place].restart();

@@ -1,4 +1,5 @@
-//! Services whose journal is in a PostgreSQL: one leads, another takes over, and nothing is lost on the way there and back.
+//! Services whose journal is in a PostgreSQL: one leads, another takes over, and nothing is lost in
+//! either migration.
 
 use std::{
     fs,
@@ -13,14 +14,14 @@ use crate::support::processes::{PATIENCE, Relay, Service, binary, failure, make_
 use posthaste_testbed::PostgresServer;
 use serde_json::Value;
 
-/// The server of all these tests, and the address of a new database there.
+/// Returns the server of all these tests, and the address of a new database there.
 fn database() -> (&'static PostgresServer, String) {
     let server = PostgresServer::shared().unwrap();
     let name = server.new_database().unwrap();
     (server, server.url(&name))
 }
 
-/// Starts a service that has to wait until another ends.
+/// Starts a service that must wait until another ends.
 fn start_standby(folder: &Path, url: &str) -> JoinHandle<Service> {
     let (folder, url) = (folder.to_owned(), url.to_owned());
     let log = folder.join("service.log");
@@ -42,7 +43,7 @@ fn start_standby(folder: &Path, url: &str) -> JoinHandle<Service> {
     standby
 }
 
-/// Asks for a tree to be brought to the relay, and says the request's id.
+/// Offloads a tree to the relay, and returns the request's id.
 fn offload(service: &Service, scratch: &Path) -> String {
     make_tree(scratch, 8, 7);
     let scratch = scratch.to_str().unwrap();
@@ -186,7 +187,7 @@ fn the_password_comes_from_where_psql_takes_it_and_never_from_an_argument() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// A journal in a file, of a service that has ended.
+/// Makes the journal file of a service that has ended.
 fn file_journal(folder: &Path) -> PathBuf {
     let mut service = Service::start(folder);
     service.process.end();

@@ -1,12 +1,12 @@
-//! Real relays gather at two destinations what lies coded on others, while some of them, and the service, are
-//! killed.
+//! Real relays gather coded fragments of others at two destinations, while some of them, and the
+//! service, are killed.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::processes::{Relay, Service, failure, make_tree, picture, text};
 use serde_json::Value;
 
-/// The names of all relays, the destinations last.
+/// Names of all relays, the destinations last.
 const NAMES: [&str; 5] = ["d1", "d2", "d3", "home", "lab"];
 
 fn stored(request: &Value, depot: &str) -> u64 {
@@ -91,7 +91,7 @@ fn what_lies_coded_is_whole_at_both_destinations_whoever_is_killed_meanwhile() {
     }
 }
 
-/// Depots and a destination, a service that knows them, and something to send.
+/// Starts depots and a destination, and a service that knows them, and makes something to send.
 fn stage(folder: &Path, rate: &str) -> (Vec<Relay>, Service, PathBuf) {
     let start = |name: &str| {
         let rate = if name == "home" { rate } else { "60M" };

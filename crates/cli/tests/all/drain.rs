@@ -1,4 +1,4 @@
-//! Real depots are drained and switched off, and nobody misses anything.
+//! Real depots are drained and switched off without any loss.
 
 use crate::support::processes;
 

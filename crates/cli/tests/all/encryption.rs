@@ -17,7 +17,7 @@ use crate::support::processes::{
 use posthaste_testbed::install;
 use serde_json::Value;
 
-/// Bytes that are searched for: long enough never to appear by chance.
+/// Length of searched byte strings: too long to appear by chance.
 const NEEDLE_BYTES: usize = 8;
 
 /// Relays, a service, a tree on scratch, and two people with identities.
@@ -81,7 +81,8 @@ impl Centre {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What a depot could look for: names, and pieces of the large file's and a small file's bytes.
+    /// Returns texts that a depot could look for: names, and pieces of the large file's and a small
+    /// file's bytes.
     fn needles(&self) -> Vec<Vec<u8>> {
         let mut needles: Vec<Vec<u8>> = ["large.bin", "deep/file", "line\nbreak", "dangling"]
             .map(|name| name.as_bytes().to_vec())
@@ -94,7 +95,7 @@ impl Centre {
         needles
     }
 
-    /// The keys the service has on disk.
+    /// Lists the keys that the service has on disk.
     fn keys(&self) -> Vec<PathBuf> {
         let keys = fs::read_dir(self.service.state.join("keys")).unwrap();
         keys.map(|key| key.unwrap().path()).collect()
@@ -116,7 +117,7 @@ fn keygen(path: &Path) -> String {
     text(&output.stdout).trim().to_owned()
 }
 
-/// Every file below, with its bytes.
+/// Returns every file below, with its bytes.
 fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let (mut found, mut waiting) = (Vec::new(), vec![directory.to_path_buf()]);
     while let Some(directory) = waiting.pop() {
@@ -136,7 +137,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Which of the needles are in the bytes.
+/// Returns the needles in the bytes.
 fn found_in(bytes: &[u8], needles: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let start = |bytes: &[u8]| usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
     // The first bytes decide nearly always; a table of them keeps this fast.
@@ -154,7 +155,7 @@ fn found_in(bytes: &[u8], needles: &[Vec<u8>]) -> Vec<Vec<u8>> {
     needles.iter().filter(is_there).cloned().collect()
 }
 
-/// From now on the first request goes as fast as it can.
+/// Lifts the limit of the first request.
 fn let_go(service: &Service) {
     let changed = service.run(&["modify", "r1", "--bwlimit", "off"]);
     assert!(changed.status.success(), "{}", text(&changed.stderr));
@@ -257,7 +258,7 @@ fn a_service_killed_at_any_moment_goes_on_with_the_same_key() {
     assert!(seen > 0, "no kill met a key");
 }
 
-/// A key is in no file any more: not in the journal, a log, or at a depot.
+/// Checks that no file contains a key any more: neither the journal, nor a log, nor a depot.
 fn assert_is_nowhere(key: &str, folder: &Path) {
     let digits = key.as_bytes().chunks(2);
     let digits = digits.map(|pair| std::str::from_utf8(pair).unwrap());
@@ -285,7 +286,8 @@ fn a_cancelled_request_leaves_no_key() {
 fn what_was_tampered_with_is_noticed_and_rebuilt() {
     let centre = Centre::with(&["60M", "60M", "60M"], 8, 3);
     centre.offload(&["--encrypt-for", &centre.alice, "--wait"]);
-    // One fragment of each chunk, now here and now there: whichever of them are read, some of these are.
+    // One fragment of each chunk, now here and now there: whichever of them are read, some of these
+    // are.
     let chunk = |path: &Path| -> Option<usize> {
         let name = path.file_name().unwrap().to_str().unwrap();
         name.split_once('.')?.0.parse().ok()
@@ -411,7 +413,7 @@ fn identities_and_recipients_are_those_of_the_age_command_and_never_shown() {
     assert!(file.ends_with("config/posthaste/identity.txt") && Path::new(file).exists());
 }
 
-/// A centre with a configuration folder, asked what would become of an offload.
+/// Asks a centre with a configuration folder for the forecast of an offload.
 fn rehearse(centre: &Centre, config: &Path, more: &[&str]) -> Output {
     binary()
         .args(["offload", centre.path("scratch").to_str().unwrap()])
@@ -471,7 +473,7 @@ fn recipients_are_named_by_key_by_name_and_by_file_and_never_by_secret() {
     assert!(centre.keys().is_empty(), "a dry run made a key");
 }
 
-/// Bytes that a relay holds of datasets.
+/// Counts the bytes of datasets that a relay holds.
 fn held(relay: &Relay) -> usize {
     let files = files(&relay.directory.join("datasets")).into_iter();
     files.map(|(_, bytes)| bytes.len()).sum()

@@ -1,4 +1,4 @@
-//! `posthaste endpoints`, and the page of the reference that is made from it.
+//! `posthaste endpoints`, and the page of the reference that is generated from it.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! How far each file of a request is, with a real service and a real relay.
+//! Progress of each file of a request, with a real service and a real relay.
 
 use crate::support::processes;
 
@@ -8,7 +8,7 @@ use crate::support::processes::{PATIENCE, Relay, Service, failure, now, text};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
-/// Where all goes.
+/// Destination of all files.
 const TO: [&str; 8] = [
     "--to",
     "home",
@@ -28,7 +28,7 @@ fn make_source(root: &Path) {
     fs::write(root.join("sub/odd\nname"), b"x").unwrap();
 }
 
-/// State and bytes done of each, by name, as the command says in JSON.
+/// Returns state and finished bytes of each file, by name, from the command's JSON.
 fn files(service: &Service, id: &str) -> BTreeMap<String, (String, u64, u64)> {
     let output = service.run(&["status", id, "--files", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));

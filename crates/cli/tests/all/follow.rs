@@ -1,4 +1,4 @@
-//! Real relays send on what they still receive, while they and the service are killed.
+//! Real relays forward fragments that they still receive, while they and the service are killed.
 
 use crate::support::processes;
 
@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::support::processes::{Relay, Service, make_tree, picture, text};
 use serde_json::Value;
 
-/// Requests that may be asked for until three were met on their way.
+/// Requests until three were met on their way, at most.
 const REQUESTS_MAX: usize = 8;
-/// Rates at which a chunk takes some ten seconds to the first, and the second lags behind.
+/// Rates at which a chunk takes some ten seconds to the first relay, and the second lags behind.
 const SLOW: [&str; 2] = ["100k", "80k"];
-/// Rates at which all is there soon.
+/// Rates at which everything arrives soon.
 const FAST: [&str; 2] = ["4M", "4M"];
 
 fn stored(request: &Value, depot: &str) -> u64 {
@@ -20,18 +20,19 @@ fn stored(request: &Value, depot: &str) -> u64 {
     share.unwrap()["stored"].as_u64().unwrap()
 }
 
-/// Bytes of bodies that a depot took, as it says itself.
+/// Returns the bytes of bodies that a depot received, by its own count.
 fn received(relay: &Relay) -> u64 {
     processes::received(std::slice::from_ref(relay))
 }
 
-/// Whether all of it lies beyond. What the first has no longer, as it was away, need not come there again.
+/// Returns whether all of it is stored at the far depot. Fragments that the near depot lost while
+/// it was away need not come there again.
 fn is_beyond(request: &Value) -> bool {
     let chunks = request["chunks"].as_u64().unwrap();
     request["state"] == "safe" && stored(request, "far") == chunks
 }
 
-/// Asks it alone, and often: a chunk is under way for some seconds only.
+/// Polls the relay alone, and often: a chunk is in transit for some seconds only.
 fn wait_for_more(relay: &Relay, bytes: u64) {
     let start = processes::now();
     while received(relay) <= bytes {
@@ -41,7 +42,7 @@ fn wait_for_more(relay: &Relay, bytes: u64) {
     }
 }
 
-/// Two relays, one behind the other, and what was asked to go there.
+/// Two relays, one behind the other, and the requests over them.
 struct Line {
     folder: tempfile::TempDir,
     relays: [Relay; 2],
@@ -78,7 +79,7 @@ impl Line {
         self.service.wait_until(id, is_beyond);
     }
 
-    /// Asks for all of it to be sent to both, and says the request's id.
+    /// Offloads everything to both, and returns the request's id.
     fn offload(&mut self) -> String {
         let scratch = self.folder.path().join("scratch");
         let source = ["offload", scratch.to_str().unwrap(), "--to", "home"];
@@ -90,8 +91,9 @@ impl Line {
         id
     }
 
-    /// Asks for one, and kills who is to be killed once it goes on while it still arrives; which one that was. The mind may find
-    /// that it is better fed otherwise, and the test may come too late: then for another.
+    /// Submits a request, and kills processes once it is forwarded while it still arrives; returns
+    /// its id. The mind may choose another way, and the test may come too late: then it submits
+    /// another.
     fn meet(&mut self, kill: impl Fn(&mut Self)) -> String {
         while self.ids.len() < REQUESTS_MAX {
             self.set_rates(SLOW);

@@ -1,4 +1,5 @@
-//! FTS's interface: its own clients and Rucio's tool drive the service, with real stores and everything that goes wrong.
+//! FTS's interface: its own clients and Rucio's tool drive the service, with real stores and
+//! everything that goes wrong.
 
 mod access;
 mod clients;

@@ -14,7 +14,7 @@ use std::{
 use posthaste_testbed::install;
 use serde_json::Value;
 
-/// Reads all that comes and prints how much that was; a reset makes its exit code 9.
+/// Program that reads everything and prints its length; a reset makes its exit code 9.
 const READER: &str = "
 import socket, sys
 try:
@@ -32,11 +32,11 @@ except ConnectionResetError:
     sys.exit(9)
 ";
 
-/// Looks until something that takes a moment has come about: five minutes.
+/// Looks before a test gives up: five minutes.
 const LOOKS_MAX: u32 = 15_000;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A gateway that is killed with its test.
+/// Gateway that is killed with its test.
 struct Gateway {
     child: Child,
     ready: Value,
@@ -104,7 +104,8 @@ fn assert_reads(output: &Output, bytes: usize) {
     assert_eq!(text(&output.stdout).trim(), bytes.to_string());
 }
 
-/// Sends so many bytes to whoever comes, on an address of this machine that is not 127.0.0.1. Who came is told.
+/// Sends so many bytes to each client, on an address of this machine that is not 127.0.0.1. Reports
+/// the clients.
 fn source(bytes: usize, ends: bool) -> (SocketAddr, Receiver<SocketAddr>) {
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let local = listener.local_addr().unwrap();
@@ -150,7 +151,7 @@ fn a_program_that_knows_nothing_goes_through_one_gateway_or_two() {
     assert!(carried(&near) > 6_000_000);
 }
 
-/// What a gateway says of itself, asked with a token as any program would.
+/// Returns a gateway's own status, asked with a token as any program would.
 fn status(gateway: &Gateway) -> Value {
     let token = through(&[gateway])
         .args(["--token", "60s"])

@@ -1,4 +1,5 @@
-//! Reservations that hold beside competitors, in real network namespaces: takes root, and the kernel's HTB and u32.
+//! Reservations hold beside competitors, in real network namespaces: takes root, and the kernel's
+//! HTB and u32.
 
 use std::{
     io::{BufRead, BufReader},
@@ -11,18 +12,19 @@ use std::{
 use posthaste_testbed::{Hosts, install};
 use serde_json::{Value, json};
 
-/// What is reserved for each of two, in bytes a second, of a link of 10 MB/s.
+/// Rate reserved for each of two streams, in bytes a second, of a link of 10 MB/s.
 const RESERVED: u64 = 3_000_000;
-/// Looks until something that takes a moment has come about: five minutes.
+/// Looks before a test gives up: five minutes.
 const LOOKS_MAX: u32 = 3000;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Spans that are counted until the reserved have all that is theirs: where one of the programs had no processor for a moment,
-/// they can't.
+/// Spans counted, at most, until each reservation gets its full rate: it can't while one of the
+/// programs has no processor.
 const SPANS_MAX: usize = 40;
 
-/// Counts what comes at ports 6000 (a flow), 6001 (a stream of the gateway's) and 7000 (everybody else), from the third
-/// second after all have come, and says every six seconds how much that was a second.
+/// Program that counts the bytes at ports 6000 (a flow), 6001 (a stream of the gateway's) and 7000
+/// (everybody else). It starts in the third second after all have arrived, and prints the rates
+/// every six seconds.
 const SINK: &str = "
 import json, selectors, socket, time
 selector, counts, came = selectors.DefaultSelector(), {6000: 0, 6001: 0, 7000: 0}, 0
@@ -52,7 +54,8 @@ while True:
         begun, counts = time.monotonic(), dict.fromkeys(counts, 0)
 ";
 
-/// Sends all it can: eight streams to everybody's port, one to the flow's, and one through the gateway.
+/// Program that sends all it can: eight streams to everybody's port, one to the flow's, and one
+/// through the gateway.
 const SENDER: &str = "
 import socket, sys, threading, time
 port, token = int(sys.argv[1]), sys.argv[2]
@@ -74,7 +77,7 @@ threading.Thread(target=send, args=[stream], daemon=True).start()
 time.sleep(3600)
 ";
 
-/// Takes a stream at each of its ports until its end and says how much came.
+/// Program that accepts a stream at each of its ports until its end, and prints its length.
 const SINK_6: &str = "
 import json, socket
 servers, counts = [socket.create_server(('fd77::2', port), family=socket.AF_INET6) for port in (6000, 6001, 7000)], []
@@ -88,7 +91,7 @@ for server in servers:
 print(json.dumps(counts), flush=True)
 ";
 
-/// Sends to each of them, to the second through the gateway.
+/// Program that sends to each of them, to the second through the gateway.
 const SENDER_6: &str = "
 import socket, sys
 port, token, *sizes = sys.argv[1:]
@@ -103,7 +106,7 @@ with socket.create_connection(('fd77::2', 7000)) as end:
     end.sendall(bytes(other))
 ";
 
-/// Asks the gateway and prints the status and what it says.
+/// Program that calls the gateway and prints the status and the body.
 const ASK: &str = "
 import sys, urllib.error, urllib.request
 method, url, token, body = sys.argv[1:]
@@ -115,7 +118,7 @@ except urllib.error.HTTPError as refused:
 print(answer.status, answer.read().decode() or 'null')
 ";
 
-/// A gateway's machine and one behind it, joined by a device each; gone with the test.
+/// Gateway's machine and one behind it, joined by a device each; removed with the test.
 struct World {
     hosts: Hosts,
     folder: tempfile::TempDir,
@@ -130,7 +133,7 @@ fn must(command: &mut Command) -> Output {
 }
 
 impl World {
-    /// The world of one test, which has a name of its own.
+    /// Builds the world of one test, which has a name of its own.
     fn build(test: &str) -> Self {
         let hosts = Hosts::new(&format!("reserve-{test}"), &["gw", "far"]).unwrap();
         hosts
@@ -146,12 +149,12 @@ impl World {
         }
     }
 
-    /// What `tc` shows of the gateway's device.
+    /// Returns the output of `tc` about the gateway's device.
     fn tc(&self, what: &str) -> String {
         self.hosts.traffic("gw", what, "out").unwrap()
     }
 
-    /// Bytes that the kernel has sent of a class.
+    /// Returns the bytes that the kernel has sent for a class.
     fn sent(&self, class: &str) -> u64 {
         let shown = self.tc("class");
         let (_, of_class) = shown.split_once(&format!("htb {class} ")).unwrap();
@@ -166,7 +169,7 @@ impl World {
     }
 }
 
-/// A process that ends with the test, and the first line it says.
+/// Process that ends with the test, and its first line.
 struct Running(Child);
 
 impl Running {
@@ -178,7 +181,7 @@ impl Running {
         (running, out, line)
     }
 
-    /// Ends it as asked and waits until it is gone.
+    /// Sends a signal and waits for the end.
     fn end(&mut self, signal: &str) {
         // `ip netns exec` has become the program itself.
         must(Command::new("kill").args([signal, &self.0.id().to_string()]));
@@ -193,7 +196,7 @@ impl Drop for Running {
     }
 }
 
-/// A running gateway with its token.
+/// Running gateway with its token.
 struct Gateway<'a> {
     world: &'a World,
     running: Running,
@@ -330,7 +333,8 @@ fn what_is_reserved_is_had_beside_competitors_and_outlives_a_kill() {
         println!("{rates}");
         ["6000", "6001", "7000"].map(|port| rates[port].as_f64().unwrap())
     });
-    // Each of ten streams would have a tenth, a million, if nothing were reserved. The others have what is left.
+    // Each of ten streams would have a tenth, a million, if nothing were reserved. The others have
+    // what is left.
     let is_had = |[flow, stream, others]: [f64; 3]| {
         flow.min(stream) > 0.85 * RESERVED as f64 && others > 1_000_000.0
     };

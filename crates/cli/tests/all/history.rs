@@ -1,4 +1,4 @@
-//! What a service moved is known by minute, hour and day, also after it was killed.
+//! A service knows its transferred bytes by minute, hour and day, also after it was killed.
 
 use std::{fs, path::Path, thread, time::Duration};
 
@@ -16,7 +16,7 @@ fn moved_on(history: &Value, path: &str) -> u64 {
     path.map_or(0, |on| sum(&on["bytes"]))
 }
 
-/// Waits until so much was moved on two paths, and all of it is in the journal.
+/// Waits until so much was moved on two paths, and the journal has all of it.
 fn wait_for(service: &Service, wanted: [(&str, u64); 2]) -> Value {
     let start = now();
     let asked = ["history", "--json", "--since", "1h"];
@@ -57,7 +57,7 @@ fn start_mover(service: &Service, folder: &Path) -> Process {
     Process::run(mover.arg(&token), &folder.join("elm.log"))
 }
 
-/// Has three mebibytes fetched by the service itself; what their source is called.
+/// Stages in three mebibytes by the service itself; returns the name of their source.
 fn staged_in(service: &Service, folder: &Path) -> String {
     let source = folder.join("archive");
     fs::create_dir(&source).unwrap();
@@ -122,7 +122,8 @@ fn what_movers_and_the_service_moved_is_known_after_kill_9() {
     service.restart();
     let after = service.json(&["history", "--json", "--since", "1h"]);
     assert_eq!(moved_on(&after, "ash"), moved_on(&before, "ash"));
-    // What a source that is slow to answer sends twice counts twice, and may come to its end after the last look.
+    // What a source that is slow to answer sends twice counts twice, and may come to its end after
+    // the last look.
     assert!(
         moved_on(&after, &name) >= moved_on(&before, &name),
         "{after}"

@@ -1,4 +1,5 @@
-//! What the API shows of the plan in force, of what depots hold, and of what can be opened, with a real service and real relays.
+//! The API shows the plan in force, the content of depots, and openable datasets, with a real
+//! service and real relays.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 const MIB: usize = 1 << 20;
 
-/// What is answered to a question: its status and what it says.
+/// Returns the status and the body of an answer.
 fn get(service: &Service, path: &str, token: &str) -> (u16, Value) {
     let answer = ask(service, "GET", path, Some(token), "");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -50,7 +51,7 @@ fn offload(service: &Service, folder: &Path, name: &str, mib: usize, deadline: &
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// A service and two relays that take so many bytes a second each.
+/// Starts a service and two relays that accept so many bytes a second each.
 fn site(rate: &str) -> (tempfile::TempDir, [Relay; 2], Service) {
     let folder = tempfile::tempdir().unwrap();
     let relays = ["ash", "birch"].map(|name| Relay::start(folder.path(), name, "1G", rate));

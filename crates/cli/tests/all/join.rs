@@ -1,5 +1,5 @@
-//! Relays that make themselves known: an invitation, a registration, and what they say from then on, with real
-//! processes that are killed, move and end.
+//! Relays register themselves: an invitation, a registration, and their reports from then on, with
+//! real processes that are killed, move and end.
 
 use crate::support::processes;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const OUTLET: [&str; 2] = ["--source-listen", "127.0.0.1:0"];
 
-/// Trying again won't help.
+/// Exit code for failures that a retry can't help.
 const FATAL: i32 = 7;
 
 /// Writes an invitation and reads it.
@@ -29,7 +29,7 @@ fn invite(service: &Service, folder: &Path, name: &str) -> (String, String) {
     (file, token.split('"').next().unwrap().to_owned())
 }
 
-/// What becomes of a relay that joins by a file and can't.
+/// Runs a relay that can't join by its file, and returns its output.
 fn join(folder: &Path, name: &str, file: &str) -> Output {
     binary()
         .args([
@@ -50,12 +50,13 @@ fn is_known(depot: &Value) -> bool {
     depot["state"] == "up" && depot["joined"] == true
 }
 
-/// A service, and a relay that has joined it as `campus` with an invitation; where that lies, and its token.
+/// Starts a service, and a relay that has joined it as `campus` with an invitation; returns them
+/// with the invitation's file, and its token.
 fn joined(folder: &Path, rate: &str) -> (Service, Relay, (String, String)) {
     joined_with(folder, rate, &[])
 }
 
-/// The same of a relay that is started with more arguments.
+/// Starts a service and a relay that joins it with more arguments.
 fn joined_with(folder: &Path, rate: &str, more: &[&str]) -> (Service, Relay, (String, String)) {
     // Where relays come in stays the same when the service is started again.
     let free = format!("127.0.0.1:{}", posthaste_testbed::free_port().unwrap());
@@ -156,13 +157,13 @@ fn a_relay_says_how_it_is_to_a_service_that_was_killed_and_says_good_bye() {
     }
 }
 
-/// The one line after the line that says how the relay is added by hand.
+/// Returns the one line after the line about adding the relay by hand.
 fn failure_after_ready(output: &Output) -> (i32, String) {
     assert!(text(&output.stdout).contains("posthaste depot add"));
     failure(output)
 }
 
-/// Hours by the clock of relays, from some minutes from now until some later.
+/// Returns hours by the clock of relays, from some minutes from now until some later.
 fn hours(from_min: i64, until_min: i64) -> String {
     let there = jiff::tz::Offset::from_seconds(RELAY_AHEAD_MIN * 60).unwrap();
     let now = there.to_datetime(jiff::Timestamp::now());

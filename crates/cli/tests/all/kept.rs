@@ -1,4 +1,5 @@
-//! What stays for whoever waits and pulls: a service that starts again, files that are there, space of depots.
+//! Data that stays for whoever waits and pulls: a service that restarts, files that exist, space of
+//! depots.
 
 use std::{
     fs,
@@ -11,7 +12,7 @@ use std::{
 
 use crate::support::processes::{Process, Relay, Service, binary, failure, text};
 
-/// A command against a service, which is not waited for.
+/// Starts a command against a service without waiting for it.
 fn begin(service: &Service, arguments: &[&str]) -> Child {
     let mut command = binary();
     command

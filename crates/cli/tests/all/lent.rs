@@ -1,4 +1,4 @@
-//! Depots that are lent for one request at some hours, or below some load of their machine.
+//! Depots lent for one request at some hours, or below some load of their machine.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ struct Centre {
 }
 
 impl Centre {
-    /// A relay that reads its load from a file, which says this.
+    /// Starts a relay that reads its load from a file with this content.
     fn start(load: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("load");
@@ -57,7 +57,7 @@ impl Centre {
         )
     }
 
-    /// Submits what leaves over the depot on these terms.
+    /// Submits a stage-out over the depot on these terms.
     fn offload(&self, lent: &Value) -> String {
         let answer = self.post(lent);
         let body = answer.split("\r\n\r\n").nth(1).unwrap();
@@ -70,7 +70,7 @@ impl Centre {
     }
 }
 
-/// What of a request lies on the depot, and what is on its way there.
+/// Returns the bytes of a request on the depot, and those on their way there.
 fn share(request: &Value) -> (u64, u64) {
     let share = &request["shares"][0];
     let number = |key: &str| share[key].as_u64().unwrap_or(0);

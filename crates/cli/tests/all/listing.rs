@@ -1,4 +1,4 @@
-//! Directories that a real service lists, with real servers and everything that goes wrong.
+//! A real service lists directories, with real servers and everything that goes wrong.
 
 use std::{
     fs,
@@ -14,11 +14,11 @@ use posthaste_endpoint::encode;
 use posthaste_testbed::{S3Server, SshServer, StoreLooks, StoreMask, WebFace, WebServer};
 use serde_json::Value;
 
-/// A service with profiles for a store and an SSH server of its own.
+/// Service with profiles for its own store and SSH server.
 struct World {
     folder: tempfile::TempDir,
     s3: S3Server,
-    /// Counts what the store is asked.
+    /// Counter of the calls to the store.
     mask: StoreMask,
     ssh: SshServer,
     service: Service,
@@ -74,7 +74,7 @@ impl World {
         token.trim().to_owned()
     }
 
-    /// Makes a token; what is shown of it.
+    /// Makes a token; returns the text to present.
     fn token(&self, name: &str, more: &[&str]) -> String {
         let file = self.at(&format!("{name}.token"));
         let made = ["token", "add", name, "--output", &file];
@@ -83,7 +83,7 @@ impl World {
         fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
-    /// What the service answers: its status and what it says.
+    /// Returns the service's answer: status and body.
     fn get(&self, path: &str, token: &str) -> (u16, Value) {
         let answer = ask(&self.service, "GET", path, Some(token), "");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -94,19 +94,19 @@ impl World {
         )
     }
 
-    /// A page that must come.
+    /// Gets a page, which must succeed.
     fn page(&self, path: &str) -> Value {
         let (status, said) = self.get(path, &self.own());
         assert_eq!(status, 200, "{path}: {said}\n{}", self.log());
         said
     }
 
-    /// The first page of a directory, without anything listed ahead.
+    /// Returns the first page of a directory, without anything listed ahead.
     fn list(&self, address: &str, more: &str) -> Value {
         self.page(&format!("{}&depth=0{more}", asking(address)))
     }
 
-    /// The same once it was listed ahead: its server may be asked right now.
+    /// Returns the listing after it was listed ahead: its server may be asked right now.
     fn kept(&self, address: &str) -> Value {
         let start = now();
         loop {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// The lines about all below a directory.
+    /// Returns the lines about everything below a directory.
     fn tree(&self, address: &str, more: &str) -> Vec<Value> {
         let path = format!("{}{more}", asking_tree(address));
         let answer = ask(&self.service, "GET", &path, Some(&self.own()), "");
@@ -143,13 +143,13 @@ impl World {
         write(&self.s3.bucket_folder().join(key), "x");
     }
 
-    /// `posthaste ls --service`.
+    /// Runs `posthaste ls --service`.
     fn ls(&self, arguments: &[&str]) -> Output {
         self.service.run(&[&["ls"], arguments].concat())
     }
 }
 
-/// Waits until at least so much was asked, and nothing more for a while.
+/// Waits until at least so many calls were made, and no more for a while.
 fn wait_until_quiet(asked: impl Fn() -> usize, least: usize) {
     let start = now();
     let (mut before, mut looks) = (0, 0);
@@ -162,7 +162,7 @@ fn wait_until_quiet(asked: impl Fn() -> usize, least: usize) {
     }
 }
 
-/// A body that may have come in pieces.
+/// Decodes a body that may have come in chunks.
 fn dechunked(head: &str, body: &str) -> String {
     if !head.to_lowercase().contains("transfer-encoding: chunked") {
         return body.to_owned();
@@ -197,7 +197,7 @@ fn names(page: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The lines of a command that must go well, in their order.
+/// Returns the lines of a command that must succeed, in their order.
 fn lines(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);

@@ -1,4 +1,5 @@
-//! People who log in with a real OpenID provider: through its device flow, and with what it signed or did not.
+//! People log in with a real OpenID provider: through its device flow, and with what it signed or
+//! did not.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use crate::support::processes::{PATIENCE, Relay, Service, binary, failure, make_
 use posthaste_testbed::{IdentityServer, TlsFront};
 use serde_json::{Value, json};
 
-/// A service that trusts a provider, and homes of people who log in.
+/// Service that trusts a provider, and homes of people who log in.
 struct Scene {
     folder: tempfile::TempDir,
     provider: IdentityServer,
@@ -26,7 +27,7 @@ impl Scene {
         Self::of(IdentityServer::start().unwrap(), "")
     }
 
-    /// With more said of the provider.
+    /// Starts a scene with more settings of the provider.
     fn of(provider: IdentityServer, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("posthaste.toml");
@@ -51,7 +52,7 @@ impl Scene {
         }
     }
 
-    /// The directory where somebody keeps what they got.
+    /// Returns the directory of a person's logins.
     fn logins(&self, who: &str) -> PathBuf {
         self.folder
             .path()
@@ -80,7 +81,7 @@ impl Scene {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Begins to log in; what is to be opened, and what waits.
+    /// Starts a login; returns the offer to open, and the waiting process.
     fn begin(&self, who: &str, more: &[&str]) -> (Value, Child, BufReader<ChildStdout>) {
         let mut command = self.command(who, &[&["login", "--json"], more].concat());
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -96,7 +97,7 @@ impl Scene {
         (serde_json::from_str(&line).unwrap(), child, said)
     }
 
-    /// Has the provider do something.
+    /// Calls the provider.
     fn ask(&self, chore: &Value) -> String {
         let said = self.provider.ask(&chore.to_string()).unwrap();
         let said: Value = serde_json::from_str(&said).unwrap();
@@ -104,7 +105,7 @@ impl Scene {
         done.unwrap_or_else(|| panic!("{chore}: {said}")).to_owned()
     }
 
-    /// Logs in as an account of the provider; what the command says in the end.
+    /// Logs in as an account of the provider; returns the command's last line.
     fn log_in(&self, who: &str, login: &str) -> Value {
         self.log_in_with(who, login, &[])
     }
@@ -121,21 +122,21 @@ impl Scene {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// What the provider signs, or somebody in its name.
+    /// Signs claims as the provider, or as somebody in its name.
     fn sign(&self, what: &Value) -> String {
         let mut chore = what.clone();
         chore["chore"] = "sign".into();
         self.ask(&chore)
     }
 
-    /// The status and body of an answer to who shows a token.
+    /// Returns status and body of the answer to a token.
     fn show(&self, token: &str) -> (u16, String) {
         let answer = ask(&self.service, "GET", "/v1/whoami", Some(token), "");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head[9..12].parse().unwrap(), body.to_owned())
     }
 
-    /// Everything that the service wrote, and what of it has a text in it.
+    /// Lists the files that the service wrote with a text in them.
     fn finds(&self, secret: &str) -> Vec<PathBuf> {
         let mut open = ["service", "audit", "service.log"]
             .map(|name| self.folder.path().join(name))
@@ -155,7 +156,7 @@ impl Scene {
     }
 }
 
-/// What somebody keeps, and the file.
+/// Returns a stored login and its file.
 fn kept(scene: &Scene, who: &str) -> (Value, PathBuf) {
     let files = fs::read_dir(scene.logins(who)).unwrap();
     let mut files = files.map(|item| item.unwrap().path());

@@ -1,4 +1,4 @@
-//! What service, relay, mover and gateway say while they run, as programs read it.
+//! Logs of a running service, relay, mover and gateway, as programs read them.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const AS_JSON: [&str; 4] = ["--log-format", "json", "--log-level", "debug"];
 
-/// Every line of a log, each an object with what all have.
+/// Returns every line of a log, each an object with the common fields.
 fn lines(log: &Path) -> Vec<Value> {
     let said = fs::read_to_string(log).unwrap();
     // The last line may be half written.

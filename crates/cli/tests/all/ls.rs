@@ -1,4 +1,4 @@
-//! `posthaste ls`: the whole program against real files and servers.
+//! Tests of `posthaste ls`: the whole program against real files and servers.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use std::{
 use posthaste_testbed::{S3Server, SshServer};
 use serde_json::Value;
 
-/// A folder with a home of its own.
+/// Folder with its own home.
 struct World {
     folder: tempfile::TempDir,
     environment: Vec<(&'static str, String)>,
@@ -52,7 +52,7 @@ impl World {
         command
     }
 
-    /// The lines of a listing that must succeed.
+    /// Returns the lines of a listing that must succeed.
     fn lines<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Vec<String> {
         let output = self.ls(arguments).output().unwrap();
         assert!(output.status.success(), "{}", errors_of(&output));

@@ -1,4 +1,4 @@
-//! What whole programs do, on real servers.
+//! Tests of whole programs, on real servers.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

@@ -1,5 +1,5 @@
-//! What relays hold of a dataset whose source was released is made again when relays are lost, while the service and those that
-//! make it are killed.
+//! Relays rebuild their fragments of a released dataset when relays are lost, while the service and
+//! the rebuilding relays are killed.
 
 use crate::support::processes::{Relay, Service, make_tree, picture, text};
 use serde_json::Value;
@@ -8,7 +8,7 @@ fn is_whole(request: &Value) -> bool {
     request["state"] == "released" && request["chunks_safe"] == request["chunks"]
 }
 
-/// The place of a running relay that holds some of it.
+/// Returns the place of a running relay that holds some of it.
 fn holder(request: &Value, relays: &[Relay], gone: &[usize]) -> usize {
     let shares = request["shares"].as_array().unwrap();
     let holds = |name: &str| {

@@ -1,4 +1,4 @@
-//! What monitoring reads of a service, as Prometheus's own reader understands it.
+//! Metrics of a service for monitoring, as Prometheus's own reader understands them.
 
 use crate::support::processes;
 
@@ -13,7 +13,8 @@ use crate::support::processes::{PATIENCE, Relay, Service, make_tree, text};
 use posthaste_testbed::install;
 use serde_json::Value;
 
-/// Reads the text of OpenMetrics and prints its samples; fails on what the format forbids.
+/// Program that reads the text of OpenMetrics and prints its samples; fails on what the format
+/// forbids.
 const READ: &str = "import json, sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read
 print(json.dumps([[sample.name, sample.labels, sample.value] for family in read(sys.stdin.read()) for sample in family.samples]))";
@@ -35,7 +36,7 @@ fn scrape(service: &Service) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// Every sample of a scrape: its name, labels and value.
+/// Returns every sample of a scrape: its name, labels and value.
 fn samples(service: &Service) -> Vec<(String, Value, f64)> {
     let (head, body) = scrape(service);
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -58,7 +59,7 @@ fn samples(service: &Service) -> Vec<(String, Value, f64)> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The value of the one sample with this name and these labels; none when there is none.
+/// Returns the value of the one sample with this name and these labels; `None` without one.
 fn value(samples: &[(String, Value, f64)], name: &str, labels: &Value) -> Option<f64> {
     let mut found = samples
         .iter()

@@ -1,4 +1,4 @@
-//! Real movers carry a dataset off scratch, and everything that goes wrong with them.
+//! Real movers transfer a dataset off scratch, and everything goes wrong with them.
 
 use crate::support::ask;
 use crate::support::processes;
@@ -16,7 +16,7 @@ use crate::support::processes::{
 use posthaste_testbed::TlsFront;
 use serde_json::Value;
 
-/// A service with three depots, a dataset and a token for movers.
+/// Service with three depots, a dataset and a token for movers.
 struct Centre {
     folder: tempfile::TempDir,
     relays: Vec<Relay>,
@@ -30,7 +30,7 @@ impl Centre {
         Self::start_at("8M", megabytes)
     }
 
-    /// With depots that take so much a second each.
+    /// Starts a centre whose depots accept so much a second each.
     fn start_at(rate: &str, megabytes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let start = |name: &str| Relay::start(folder.path(), name, "1G", rate);
@@ -258,7 +258,7 @@ fn an_encrypted_dataset_goes_through_movers_and_nothing_secret_is_shown() {
     centre.check_home("r1", &["--identity", key.to_str().unwrap()]);
 }
 
-/// A mover whose host has nothing where the source lies.
+/// Starts a mover whose host has nothing at the source's path.
 fn blind(centre: &Centre) -> Process {
     let mut command = Command::new("unshare");
     let scratch = centre.scratch.to_str().unwrap();
@@ -375,7 +375,7 @@ fn only_a_mover_s_token_works_for_a_mover_and_it_for_nothing_else() {
     assert!(said.contains("plain HTTP beyond this host"), "{said}");
 }
 
-/// A host that is reached over TLS alone, by the certificate of the site's own authority.
+/// The service is reachable over TLS alone, with a certificate of the site's own authority.
 #[test]
 fn a_mover_reaches_the_service_over_tls_and_trusts_nobody_else() {
     let centre = Centre::start(8);
@@ -422,7 +422,8 @@ fn a_mover_reaches_the_service_over_tls_and_trusts_nobody_else() {
         !metrics.contains("posthaste_mover_moved_bytes_total{host=\"\"}"),
         "{metrics}"
     );
-    // Without that authority nothing is shown to whoever answers: it goes on trying, and is not there.
+    // Without that authority nothing is shown to whoever answers: it goes on trying, and is not
+    // there.
     let log = fs::File::create(centre.log("wary")).unwrap();
     let mut wary = start(&["--until-stdin-closes"])
         .stdin(Stdio::piped())

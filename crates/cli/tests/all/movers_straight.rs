@@ -1,4 +1,4 @@
-//! Real movers move trees straight between scratch and real servers.
+//! Real movers transfer trees directly between scratch and real servers.
 
 use std::{
     fs,
@@ -85,12 +85,12 @@ fn what_a_mover_has_no_profile_for_the_service_fetches_itself() {
     assert!(centre.log().contains("mover lacking: "), "{}", centre.log());
 }
 
-/// Files of a MiB each, and one of 96 MiB that is written in many segments.
+/// Makes files of a MiB each, and one of 96 MiB that is written in many segments.
 fn make_results(centre: &Centre, files: usize) -> Vec<(PathBuf, Vec<u8>)> {
     make_results_with(centre, files, 24)
 }
 
-/// The same with one of so many times 4 MiB.
+/// Makes results with one more file, of `large` times 4 MiB.
 fn make_results_with(centre: &Centre, files: usize, large: u32) -> Vec<(PathBuf, Vec<u8>)> {
     let out = centre.scratch("out");
     make_tree(&out, files);
@@ -133,7 +133,7 @@ fn movers_write_one_tree_and_one_large_file_together_and_none_that_dies_or_hangs
     assert!(done(&centre, "living") > 0, "{}", centre.log());
 }
 
-/// Lets the service's user know one more profile.
+/// Adds a profile for the service's user.
 fn add_profile(centre: &Centre, profile: &str) {
     let home = centre.folder.path().join("home");
     let path = home.join(".config/posthaste/profiles.toml");
@@ -192,7 +192,8 @@ fn what_movers_have_no_profile_for_the_service_writes_itself() {
     to_ssh(false);
 }
 
-/// A tree goes to a place `there` and comes back from it, while a mover dies and the service is killed on either way.
+/// Sends a tree to a place `there` and back, while a mover dies and the service is killed on either
+/// way.
 fn there_and_back(profile: &str, do_movers_write: bool) {
     let mut centre = Centre::with("1G", "1G", 0);
     // So slow that whoever is to die does so before all has arrived.
@@ -225,7 +226,8 @@ fn there_and_back(profile: &str, do_movers_write: bool) {
     assert!(lost.is_empty() && new.is_empty(), "{lost:?} {new:?}");
 }
 
-/// Waits until that has arrived, kills a mover that has moved some of it on the way, for which another comes, and the service.
+/// Waits for the arrival; meanwhile kills a mover that has moved some of it, which another
+/// replaces, and the service.
 fn survives(
     centre: &mut Centre,
     id: &str,
@@ -250,7 +252,7 @@ fn survives(
     living
 }
 
-/// The server's profile under the name `there`.
+/// Returns the server's profile under the name `there`.
 fn there(profile: &str, name: &str, url: &str) -> String {
     let profile = profile.replace(&format!("[{name}]"), "[there]");
     format!("{profile}url = \"{url}\"\n")

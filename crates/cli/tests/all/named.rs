@@ -1,4 +1,4 @@
-//! Offloads of files that are named in a list, with a real service and a real relay.
+//! Offloads of files named in a list, with a real service and a real relay.
 
 use crate::support::processes;
 
@@ -48,7 +48,7 @@ impl Centre {
         self.folder.path().join("run")
     }
 
-    /// Every second file.
+    /// Returns every second file.
     fn half(&self) -> Vec<String> {
         let all = (0..FOLDERS).flat_map(|folder| {
             (0..FILES)
@@ -64,7 +64,7 @@ impl Centre {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Submits what the list names.
+    /// Offloads the files of a list.
     fn offload(&self, list: &str, more: &[&str]) -> std::process::Output {
         let run = self.run();
         let words = ["offload", run.to_str().unwrap(), "--files-from", list];
@@ -96,7 +96,7 @@ impl Centre {
         }
     }
 
-    /// Lists of names that the service keeps.
+    /// Returns the lists of names that the service keeps.
     fn kept(&self) -> Vec<String> {
         let entries = fs::read_dir(self.service.state.join("datasets")).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,5 +1,5 @@
-//! `posthaste stage-in --via`: what a slow source gives gathers on relays near the centre and comes from there, whoever is
-//! killed meanwhile.
+//! `posthaste stage-in --via`: data of a slow source gathers on relays near the centre and comes
+//! from there, despite kills.
 
 use crate::support::sources;
 
@@ -7,7 +7,7 @@ use crate::support::processes::{Relay, failure, said_by};
 use crate::support::sources::{Centre, chunks, picture, shares};
 use serde_json::Value;
 
-/// A source of 2 MiB/s with 40 MiB, and a relay as fast as this machine.
+/// Starts a source of 2 MiB/s with 40 MiB, and a relay as fast as this machine.
 fn centre(name: &str) -> (Centre, Relay) {
     let centre = Centre::with("2M", "2M", 40);
     let relay = Relay::start(centre.folder.path(), name, "200MiB", "500M");
@@ -25,7 +25,7 @@ fn add(centre: &Centre, relay: &Relay) {
     assert!(output.status.success(), "{}", sources::text(&output.stderr));
 }
 
-/// Asks for the tree of the archive alone.
+/// Requests the tree of the archive alone.
 fn ask(centre: &Centre, not_before: &str, deadline: &str) -> String {
     let to = centre.scratch("run");
     let to = to.to_str().unwrap();
@@ -35,13 +35,14 @@ fn ask(centre: &Centre, not_before: &str, deadline: &str) -> String {
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// Whether it came by its deadline of a minute, but for what this machine stood still: it leaves some seconds for that itself.
+/// Checks that it came by its deadline of a minute, except for this machine's own standstills: the
+/// deadline leaves some seconds for those.
 fn is_in_time(request: &Value) {
     let after_s = request["safe_after_s"].as_f64().unwrap();
     assert!(after_s < 90.0, "{request}");
 }
 
-/// What of it lies on the relay, in MiB.
+/// Returns how much of it lies on the relay, in MiB.
 fn waiting(request: &Value) -> u64 {
     let near = request["stage_in"]["sources"].as_array().unwrap();
     let near = near.iter().find(|source| source["near"] == true).unwrap();

@@ -68,12 +68,13 @@ impl Centre {
         self.service.json(&arguments)
     }
 
-    /// Pulls to a fresh folder and checks that all that left arrived.
+    /// Pulls to a fresh folder and checks that everything arrived.
     fn pull_and_compare(&self, id: &str) -> Value {
         self.pull_rest(id, &[]).0
     }
 
-    /// Pulls what lacks these files, and compares it with the rest. Returns the report, and what was said.
+    /// Pulls a dataset without these files, and compares it with the rest. Returns the report, and
+    /// the messages.
     fn pull_rest(&self, id: &str, left_out: &[&str]) -> (Value, String) {
         let home = self.folder.path().join("arrived");
         let pull = ["pull", id, home.to_str().unwrap(), "--json"];
@@ -92,14 +93,15 @@ impl Centre {
         (report, said)
     }
 
-    /// Total bytes of bodies the relays took since they started, counted by the relays.
+    /// Returns the total bytes of bodies that the relays received since they started, by their own
+    /// count.
     fn received(&self) -> u64 {
         received(&self.relays)
     }
 }
 
-/// Most that may be sent twice for each kill: three depots with eight connections each, a fragment
-/// of 512 KiB on every one, and a manifest for each.
+/// Most bytes sent twice for each kill: three depots with eight connections each, a fragment of 512
+/// KiB on every one, and a manifest for each.
 const IN_FLIGHT_MAX: u64 = 3 * 8 * (512 << 10) + 3 * (64 << 10);
 
 fn stored_bytes(directory: &Path) -> u64 {
@@ -248,7 +250,8 @@ fn kill_and_restart_a_relay(seed: u64, round: u64) {
 fn a_corrupted_fragment_is_noticed_and_rebuilt() {
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M"), ("cedar", "60M")], 8, 3);
     centre.offload(&["--code", "2+1", "--wait"]);
-    // One fragment of each chunk, wherever it lies: whichever depots are read, some of it is found there.
+    // One fragment of each chunk, wherever it lies: whichever depots are read, some of it is found
+    // there.
     for (place, relay) in (0..).zip(&centre.relays) {
         let is_chosen = |chunk: usize| (chunk / 2) % centre.relays.len() == place;
         assert!(corrupt_fragments(&relay.directory, is_chosen) > 1);
@@ -261,7 +264,7 @@ fn a_corrupted_fragment_is_noticed_and_rebuilt() {
     assert!(report["rebuilt_chunks"].as_u64().unwrap() > 0, "{report}");
 }
 
-/// Flips a byte in the middle of every large file below `directory` that is of such a chunk.
+/// Flips a byte in the middle of every large file below `directory` of a chosen chunk.
 fn corrupt_fragments(directory: &Path, is_chosen: impl Fn(usize) -> bool) -> usize {
     let mut count = 0;
     let mut waiting = vec![directory.to_path_buf()];
@@ -284,7 +287,7 @@ fn corrupt_fragments(directory: &Path, is_chosen: impl Fn(usize) -> bool) -> usi
     count
 }
 
-/// The chunk of which a relay keeps a fragment in this file, as its name says.
+/// Returns the chunk whose fragment a relay keeps in this file, by its name.
 fn chunk_of(path: &Path) -> Option<usize> {
     let name = path.file_name()?.to_str()?;
     name.split('.').next()?.parse().ok()

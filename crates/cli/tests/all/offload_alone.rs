@@ -1,4 +1,5 @@
-//! What an offload writes to an address is its own: nobody else goes there meanwhile, and what others put there stays.
+//! Data that an offload writes to an address is its own: nobody else writes there meanwhile, and
+//! others' data there stays.
 
 use crate::support::sources;
 
@@ -17,7 +18,7 @@ use crate::support::sources::{Centre, chunks, make_tree, picture, text};
 use posthaste_testbed::odd::{Deed, Files, Habits};
 use serde_json::Value;
 
-/// Asks for results on scratch to be taken to `to`.
+/// Offloads results on scratch to `to`.
 fn begin(centre: &Centre, files: usize, to: &str) -> String {
     make_tree(&centre.scratch("out"), files);
     let from = centre.scratch("out");
@@ -27,7 +28,8 @@ fn begin(centre: &Centre, files: usize, to: &str) -> String {
     asked["id"].as_str().unwrap().to_owned()
 }
 
-/// Waits until a request failed as something else has a name, and sees that its source and these files are as they were.
+/// Waits until a request failed because other files have its names, and checks that its source and
+/// these files are unchanged.
 fn gives_way(centre: &Centre, id: &str, theirs: &[PathBuf], whole: &[(PathBuf, Vec<u8>)]) {
     let ended = centre.wait_until(id, |request: &Value| request["state"] == "failed");
     let why = ended["reason"].as_str().unwrap();
@@ -124,7 +126,8 @@ fn an_object_that_another_client_replaced_is_seen_before_its_source_is_removed()
     )));
     let address = "s3://testbed/run7/deep/file 0000";
     put.lock().unwrap().arg("cp").arg(theirs).arg(address);
-    // Whoever reads the file once its object is there compares it: right before that, another client is faster.
+    // Whoever reads the file once its object is there compares it: right before that, another
+    // client is faster.
     let files = Files::mount(Habits::refusing(move |call| {
         if call.deed == Deed::Open && call.has("file 0000") && object.exists() {
             assert!(put.lock().unwrap().status().unwrap().success());
@@ -218,7 +221,7 @@ fn what_can_not_be_there_is_left_out_and_named_and_the_rest_goes() {
     assert!(there.path().join("archive/deep/er/small").exists());
 }
 
-/// The paths of what is no directory, in their order.
+/// Returns the paths of all but directories, in order.
 fn picture_of_names(root: &std::path::Path) -> Vec<String> {
     let (mut names, mut open) = (Vec::new(), vec![root.to_path_buf()]);
     while let Some(folder) = open.pop() {

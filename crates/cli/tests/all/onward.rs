@@ -1,5 +1,6 @@
-//! `posthaste offload --to ADDRESS --via DEPOTS` against a real service, real relays and real stores: scratch is free once depots
-//! hold it, and all of it reaches its address from there, whoever is away or killed meanwhile.
+//! `posthaste offload --to ADDRESS --via DEPOTS` against a real service, real relays and real
+//! stores: scratch is free once depots hold the dataset, and all of it reaches its address from
+//! there, despite absences and kills.
 
 use crate::support::sources;
 
@@ -9,14 +10,14 @@ use crate::support::processes::{Relay, said_by};
 use crate::support::sources::{Centre, chunks, make_tree, picture, text};
 use serde_json::Value;
 
-/// A centre with results on scratch, what they are, and three relays as fast as this machine.
+/// Centre with results on scratch, their content, and three relays as fast as this machine.
 struct World {
     centre: Centre,
     whole: Vec<(std::path::PathBuf, Vec<u8>)>,
     relays: Vec<Relay>,
 }
 
-/// The store takes so much a second.
+/// Starts a world whose store accepts so much a second.
 fn world(rate: &str, files: usize) -> World {
     let centre = Centre::with(rate, "40M", 0);
     make_tree(&centre.scratch("out"), files);
@@ -61,12 +62,12 @@ fn is_state(state: &str) -> impl Fn(&Value) -> bool {
     move |request| request["state"] == state
 }
 
-/// The number of that as what a request goes on.
+/// Returns the number of the request that sends it onward.
 fn onward(request: &Value) -> String {
     request["goes_on_as"].as_str().unwrap().to_owned()
 }
 
-/// Nobody needs it on depots any more.
+/// Waits until nobody needs the data on depots any more.
 fn wait_until_empty(relays: &[Relay]) {
     let start = sources::now();
     for relay in relays {

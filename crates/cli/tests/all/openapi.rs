@@ -1,4 +1,5 @@
-//! The OpenAPI document is valid, and a client that is generated from it is typed and reads what the service answers.
+//! The OpenAPI document is valid, and a client generated from it is typed and reads the service's
+//! answers.
 
 use std::{fs, path::Path, process::Command};
 
@@ -8,10 +9,11 @@ use crate::support::processes::{Relay, Service, make_tree, text};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/posthaste.json");
 
-/// What the generator can't turn into methods: answers of many lines, and figures in a text format of their own.
+/// Media types that the generator can't turn into methods: answers of many lines, and figures in a
+/// text format of their own.
 const PASSED_OVER: [&str; 2] = ["application/x-ndjson", "application/openmetrics-text"];
 
-/// A program that uses the generated client.
+/// Program that uses the generated client.
 const PROGRAM: &str = r#"
 import datetime
 import sys

@@ -1,4 +1,5 @@
-//! Every command that the README, the pages of `docs` and the help print is run: by a stage here, or by another test that is named.
+//! Every command that the README, the pages of `docs` and the help print is run: by a stage here,
+//! or by another named test.
 
 mod printed;
 mod stage;
@@ -7,7 +8,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use printed::{Help, one_line, pages};
 
-/// Files of tests, below `crates/cli/tests/all/pages/`, that run what is printed.
+/// Files of tests, below `crates/cli/tests/all/pages/`, that run the printed commands.
 const STAGES: [&str; 5] = ["copy", "offload", "arrive", "operate", "gateway"];
 
 #[test]
@@ -63,7 +64,7 @@ fn each_option_that_a_sentence_names_exists() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The commands that other tests run, of which each says where.
+/// Returns the commands that other tests run, each with its test.
 fn elsewhere() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("tests/all/pages/elsewhere.txt")).unwrap();

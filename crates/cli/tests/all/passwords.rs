@@ -1,4 +1,5 @@
-//! A server that writes down all it is told hears no password of a service's profile, wherever it stands.
+//! A server that records everything receives no password of a service's profile, wherever it
+//! stands.
 
 use std::{
     fs,
@@ -13,13 +14,14 @@ use crate::support::ask::ask;
 use crate::support::processes::{Service, text};
 
 const PASSWORD: &str = "open-sesame";
-/// `ali:open-sesame`, as a server hears it.
+/// Text `ali:open-sesame`, as a server receives it.
 const SHOWN: &str = "YWxpOm9wZW4tc2VzYW1l";
 
-/// What a server heard so far.
+/// Text that a server received so far.
 type Heard = Arc<Mutex<String>>;
 
-/// Starts a server that writes down every head and answers each with `answer`; it ends with the test's process.
+/// Starts a server that records every head and answers each with `answer`; it ends with the test's
+/// process.
 fn server(answer: String) -> (SocketAddr, Heard) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, heard) = (listener.local_addr().unwrap(), Heard::default());
@@ -73,7 +75,8 @@ fn a_password_goes_to_its_own_server_alone() {
     let ask = |method: &str, path: &str, body: &str| {
         ask(&service, method, path, Some(token.trim()), body)
     };
-    // Asked to show it to a stranger, by name, by another port, and by what only begins like its own place.
+    // Asked to show it to a stranger, by name, by another port, and by what only begins like its
+    // own place.
     let elsewhere = [
         format!("http://{stranger}/"),
         format!("http://{own}@{stranger}/data"),

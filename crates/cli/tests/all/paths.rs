@@ -5,10 +5,10 @@ use std::{fs, time::Duration};
 use crate::support::processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
 use serde_json::Value;
 
-/// Probes of a path before what they show counts as wrong.
+/// Probes of a path before a wrong result counts as a failure.
 const PROBES_MAX: u64 = 20;
 
-/// The path to a depot, as the service tells it.
+/// Returns the path to a depot, as the service reports it.
 fn path(service: &Service, to: &str) -> Value {
     let paths = service.json(&["paths", "--json"]);
     let paths = paths.as_array().unwrap().clone();
@@ -19,7 +19,7 @@ fn p50(path: &Value) -> u64 {
     path["rate_p50_bytes_per_s"].as_u64().unwrap()
 }
 
-/// Probes the path to a depot. Returns the table that is printed.
+/// Probes the path to a depot. Returns the printed table.
 fn probe(service: &Service, to: &str) -> String {
     let probed = service.run(&["paths", "--probe", to]);
     assert!(probed.status.success(), "{}", text(&probed.stderr));
@@ -58,7 +58,8 @@ fn a_path_is_known_by_its_advert_then_by_a_probe_then_by_transfers() {
     assert!(lines[2].ends_with("advertised"), "{table}");
     let mut told = path(&service, "ash");
     let mut probes = 1;
-    // The relay holds its rate back, and that is what the probe saw; on a busy machine, what some see.
+    // The relay holds its rate back, and that is what the probe saw; on a busy machine, what some
+    // see.
     while p50(&told) * 10 <= limit * 8 && probes < PROBES_MAX {
         probe(&service, "ash");
         told = path(&service, "ash");

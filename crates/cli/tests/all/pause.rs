@@ -1,18 +1,18 @@
-//! What waits because its user said so, with a real service and real relays.
+//! Requests that wait because their user paused them, with a real service and real relays.
 
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
 use crate::support::processes::{PATIENCE, Relay, Service, binary, failure, make_tree, now, text};
 use serde_json::Value;
 
-/// Something would go on within this.
+/// Time within which an unpaused request would move.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 fn stored(request: &Value) -> u64 {
     number(request, "stored")
 }
 
-/// That of all depots together.
+/// Sums a number over all depots.
 fn number(request: &Value, key: &str) -> u64 {
     let shares = request["shares"].as_array().unwrap().iter();
     shares.map(|share| share[key].as_u64().unwrap()).sum()

@@ -1,4 +1,5 @@
-//! The front door of PBS: its hook and its staging under a stand-in for PBS, with a real service, real sources and relays.
+//! Front door of PBS: its hook and its staging under a stand-in for PBS, with a real service, real
+//! sources and relays.
 
 mod centre;
 mod many;

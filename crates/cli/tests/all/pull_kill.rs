@@ -12,10 +12,10 @@ use std::{
 use crate::support::processes::{Dice, PATIENCE, Relay, Service, binary, make_tree, now, picture};
 
 const ROUNDS: u64 = 7;
-/// More than what is not yet whole when a pull is killed.
+/// Size beyond the data that is unfinished when a pull is killed.
 const ENOUGH_BYTES: u64 = 40 << 20;
 
-/// A pull that ends with its test.
+/// Pull that ends with its test.
 struct Pulling(Child);
 
 impl Pulling {
@@ -43,13 +43,13 @@ fn start(service: &Service, home: &Path) -> Pulling {
     Pulling(child)
 }
 
-/// Lines of a picture that tell of regular files: they end in a digest.
+/// Returns the lines of a picture about regular files: they end in a digest.
 fn files(lines: Vec<String>) -> BTreeSet<String> {
     let is_file = |line: &String| line.rsplit(' ').next().is_some_and(|word| word.len() == 64);
     lines.into_iter().filter(is_file).collect()
 }
 
-/// Bytes that files below take on the disk.
+/// Returns the bytes that files below use on the disk.
 fn bytes_below(directory: &Path) -> u64 {
     let items = fs::read_dir(directory).into_iter().flatten().flatten();
     items

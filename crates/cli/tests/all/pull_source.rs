@@ -1,4 +1,5 @@
-//! `posthaste pull` from the source itself, while it is still there, beside slow, dying and late depots.
+//! `posthaste pull` from the source itself, while it is still there, beside slow, dying and late
+//! depots.
 
 use crate::support::processes;
 
@@ -28,8 +29,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Three relays that take so much in a second each, and a service that hands out sources, so much of
-    /// them in a second.
+    /// Starts three relays that accept so much a second each, and a service that serves sources at
+    /// so much a second.
     fn new(relay_rate: &str, source_rate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let relays: Vec<Relay> = ["ash", "birch", "cedar"]
@@ -87,7 +88,7 @@ impl Scene {
         );
     }
 
-    /// The ticket of a request, as a program of its own would ask for it.
+    /// Gets the ticket of a request, as a program of its own would.
     fn ticket(&self) -> Value {
         let token = fs::read_to_string(self.service.state.join("token")).unwrap();
         let host = self.service.url.trim_start_matches("http://");
@@ -105,7 +106,7 @@ impl Scene {
         serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
     }
 
-    /// The ticket once all chunks were read.
+    /// Returns the ticket once all chunks were read.
     fn whole_ticket(&self) -> Value {
         let start = now();
         loop {

@@ -1,4 +1,5 @@
-//! `posthaste purge-report` on real trees: what goes when, what is safe elsewhere, and that nothing is touched.
+//! `posthaste purge-report` on real trees: what is purged when, what is safe elsewhere, and that
+//! nothing is changed.
 
 use std::{
     fs::{self, File, FileTimes},
@@ -42,7 +43,7 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// Makes a file below `tree` that was last read and written these days ago, but an hour.
+    /// Makes a file below `tree` that was last read and written so many days ago, less an hour.
     fn file(&self, name: &str, read: u32, written: u32) {
         let path = self.path("tree").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -83,7 +84,7 @@ impl Site {
     }
 }
 
-/// All times of a file or directory but that of its making.
+/// Returns all times of a file or directory but that of its creation.
 fn times(path: &Path) -> [i64; 6] {
     let now = fs::symlink_metadata(path).unwrap();
     [

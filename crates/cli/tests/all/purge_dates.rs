@@ -1,4 +1,5 @@
-//! When the site's purge takes what is offloaded: known by its rules where nobody says it, with a real service and real relays.
+//! The purge date of offloaded data follows from the site's rules if nobody gives one, with a real
+//! service and real relays.
 
 use std::{
     fs::{self, File, FileTimes},
@@ -15,7 +16,7 @@ use serde_json::Value;
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// A service that goes by rules of a purge, and the files that they are about.
+/// Service that follows the rules of a purge, and the files that they concern.
 struct Site {
     folder: tempfile::TempDir,
     service: Service,
@@ -38,7 +39,7 @@ impl Site {
         }
     }
 
-    /// By which rules it goes from now on.
+    /// Replaces the rules.
     fn rules(&self, name: &str, days: f64) {
         write_rules(&fs::canonicalize(self.folder.path()).unwrap(), name, days);
     }
@@ -57,13 +58,13 @@ impl Site {
         File::open(&path).unwrap().set_times(times).unwrap();
     }
 
-    /// When a file is so many days old, by the times that it has.
+    /// Returns when a file is so many days old, by its own times.
     fn days_after(&self, name: &str, days: i64) -> Timestamp {
         let written_s = fs::metadata(self.path(name)).unwrap().mtime();
         Timestamp::from_second(written_s + days * DAY).unwrap()
     }
 
-    /// What is asked for a directory, that has to be safe in five hours and takes a quarter of one.
+    /// Offloads a directory that must be safe in five hours and needs a quarter of one.
     fn offload(&self, name: &str, more: &[&str]) -> Value {
         let path = self.path(name);
         let asked = ["offload", path.to_str().unwrap(), "--json"];
@@ -71,7 +72,7 @@ impl Site {
         self.service.json(&[&asked[..], &terms, more].concat())
     }
 
-    /// The same over depots, when it moves.
+    /// Offloads a directory over depots, and waits until it moves.
     fn moving(&self, name: &str, more: &[&str]) -> Value {
         let over = ["--to", "home", "--via", "ash,birch", "--code", "1+1"];
         let request = self.offload(name, &[&over, more].concat());
@@ -79,7 +80,7 @@ impl Site {
         self.service.wait_until(id(&request), is_moving)
     }
 
-    /// Waits until it is explained in these words.
+    /// Waits until the explanation contains these words.
     fn wait_for_words(&self, id: &str, words: &[&str]) {
         let start = now();
         loop {
@@ -93,7 +94,7 @@ impl Site {
     }
 }
 
-/// The rule of that name, for what lies in `scratch`.
+/// Writes the rule of that name, for files in `scratch`.
 fn write_rules(root: &Path, name: &str, days: f64) {
     let scratch = root.join("scratch").display().to_string();
     let rule = format!(
@@ -107,12 +108,12 @@ fn id(request: &Value) -> &str {
     request["id"].as_str().unwrap()
 }
 
-/// What a request says of a moment, if anything.
+/// Returns a moment of a request, if it has one.
 fn moment(request: &Value, key: &str) -> Option<Timestamp> {
     request[key].as_str().map(|at| at.parse().unwrap())
 }
 
-/// When its source is purged, and when it is to be safe.
+/// Returns the source's purge and the request's deadline.
 fn dates(request: &Value) -> (Option<Timestamp>, Timestamp) {
     (
         moment(request, "purge_at"),
@@ -124,7 +125,7 @@ fn in_hours(hours: i64) -> Timestamp {
     Timestamp::from_second(Timestamp::now().as_second() + hours * HOUR).unwrap()
 }
 
-/// Whether it is due in five hours, as was asked.
+/// Returns whether the request is due in five hours, as asked.
 fn is_due_as_asked(request: &Value) -> bool {
     let left = moment(request, "deadline").unwrap().as_second() - Timestamp::now().as_second();
     (4 * HOUR..=5 * HOUR).contains(&left)

@@ -1,9 +1,9 @@
-//! Real relays push on to others while some of them, and the service, are killed.
+//! Real relays push to others while some of them, and the service, are killed.
 
 use crate::support::processes::{Relay, Service, make_tree, picture, text};
 use serde_json::Value;
 
-/// The names of all depots, those near the centre first.
+/// Names of all depots, those near the centre first.
 const NAMES: [&str; 4] = ["near-1", "near-2", "far-1", "far-2"];
 
 fn stored(request: &Value, depot: &str) -> u64 {

@@ -1,4 +1,5 @@
-//! What users may have open at once: refused with how much they have, counted over a kill, and changed while a service runs.
+//! Limits of users' open requests: refused with the present amount, counted over a kill, and
+//! changed while a service runs.
 
 use std::{fs, process::Output, thread, time::Duration};
 
@@ -13,7 +14,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Two people, and a depot that takes so much in a second.
+    /// Starts a service for two people, and a depot that accepts so much a second.
     fn new(quota: &str, rate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let relay = Relay::start(folder.path(), "ash", "1G", rate);
@@ -62,7 +63,7 @@ impl Scene {
         self.run(who, &[&what[..], &how].concat())
     }
 
-    /// The id of what was taken.
+    /// Returns the id of an accepted request.
     fn taken(&self, who: &str) -> String {
         let taken = self.offload(who);
         assert!(taken.status.success(), "{}", text(&taken.stderr));

@@ -1,5 +1,5 @@
-//! A real relay process, killed with SIGKILL at random moments while it takes uploads: what it
-//! said is stored is there afterwards, and nothing else.
+//! A real relay process is killed with SIGKILL at random moments during uploads: confirmed data is
+//! there afterwards, and nothing else.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ const LANES: u32 = 4;
 const STORED_MIN: usize = 20;
 const F0: FragmentIndex = FragmentIndex::new(0);
 
-/// Bytes that follow from the seed alone.
+/// Returns bytes that follow from the seed alone.
 fn noise(seed: u64, size: usize) -> Vec<u8> {
     let mut out = vec![0; size];
     blake3::Hasher::new()
@@ -68,7 +68,7 @@ fn unix_s() -> u64 {
         .as_secs()
 }
 
-/// Uploads chunks from `first` on in several lanes until the relay dies; notes what was stored.
+/// Uploads chunks from `first` on in several lanes until the relay dies; notes the stored ones.
 async fn upload_until_it_dies(
     client: RelayClient,
     dataset: DatasetId,
@@ -101,7 +101,7 @@ async fn upload_until_it_dies(
     lanes.join_all().await;
 }
 
-/// Bytes of all fragments on disk.
+/// Returns the bytes of all fragments on disk.
 fn bytes_on_disk(directory: &Path) -> u64 {
     let items = fs::read_dir(directory).unwrap().map(|item| item.unwrap());
     items

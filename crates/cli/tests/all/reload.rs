@@ -1,4 +1,4 @@
-//! A service takes other settings while it runs, or none where one is wrong.
+//! A running service loads other settings, or none if one is wrong.
 
 use std::{fs, path::PathBuf, thread, time::Duration};
 
@@ -34,7 +34,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// Writes settings behind those that stay, has them read, and waits until the log says so.
+    /// Writes settings after the fixed ones, reloads them, and waits until the log says so.
     fn reload(&self, more: &str, told: &str) {
         let alarms = self.path("alarms.toml");
         let settings = format!("[serve]\nalarms = {alarms:?}\n{more}");
@@ -55,7 +55,7 @@ impl Scene {
         fs::read_to_string(self.path("service.log")).unwrap()
     }
 
-    /// Submits something, and waits until the program was told that writes there.
+    /// Submits a request, and waits until the alarm's program was called.
     fn is_told(&self, file: &str) {
         let source = self.path("run");
         let what = ["offload", source.to_str().unwrap(), "--to", "home"];
@@ -78,7 +78,7 @@ impl Scene {
     }
 }
 
-/// An alarm that writes down what was admitted.
+/// Returns an alarm that records admitted requests.
 fn alarm(to: &std::path::Path) -> String {
     let script = format!("echo $POSTHASTE_REQUEST >> {}", to.display());
     format!(
@@ -135,7 +135,8 @@ fn what_is_said_changes_while_a_service_runs() {
     assert!(calls() > 0, "{}", scene.log());
     let more = "log_level = \"debug\"\nlog_format = \"json\"\ntraces = \"http://127.0.0.1:9\"\n";
     scene.reload(more, "again; a restart is needed for log_format, traces");
-    // The line that says so is the last for a while, and the one that says that others follow is the first.
+    // The line that says so is the last for a while, and the one that says that others follow is
+    // the first.
     scene.reload("log_level = \"error\"\n", "changed log_level");
     let before = scene.log();
     ask();

@@ -18,7 +18,7 @@ struct Site {
 }
 
 impl Site {
-    /// A link of 1 Gbit/s.
+    /// Starts a link of 1 Gbit/s.
     fn open() -> Self {
         let server = OscarsStandIn::start(1000, Some(TOKEN)).unwrap();
         let site = Self {
@@ -73,7 +73,7 @@ impl Site {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Fails with this code and one line that holds `says`.
+    /// Checks that the command fails with this code and one line that contains `says`.
     fn fails(&self, code: i32, says: &str, arguments: &[&str]) {
         let output = self.reserve(arguments);
         let line = String::from_utf8(output.stderr).unwrap();

@@ -1,5 +1,5 @@
-//! Reservations at a gateway of our own, through the provider and from the command line, with a real gateway on a real
-//! device: takes root, and the kernel's HTB and u32.
+//! Reservations at a gateway of our own, through the provider and from the command line, with a
+//! real gateway on a real device: takes root, and the kernel's HTB and u32.
 
 use std::{
     fs,
@@ -33,13 +33,13 @@ mod asking;
 
 use asking::{ask_for, granted, in_s, refused, reserve, terms};
 
-/// What may be reserved of a link of 80 Mbit/s, in bytes a second.
+/// Reservable rate of a link of 80 Mbit/s, in bytes a second.
 const RESERVABLE: u64 = 9_500_000;
-/// Nothing here takes longer, on any machine.
+/// Longest wait of these tests, on any machine.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Looks until something that takes a moment has come about.
+/// Looks before a test gives up.
 const LOOKS_MAX: u32 = 3000;
-/// How long an answer of the gateway may take, and how long where there is none.
+/// Longest wait for an answer of the gateway, and the wait if there is none.
 const PATIENCE_S: u32 = 60;
 const SHORT_PATIENCE_S: u32 = 3;
 
@@ -52,12 +52,12 @@ fn must(command: &mut Command) -> Output {
     output
 }
 
-/// A folder, a device to reserve on, and a gateway that runs or does not; gone with the test.
+/// Folder, a device to reserve on, and a gateway that runs or does not; removed with the test.
 struct World {
     folder: TempDir,
     device: String,
     gateway: Option<Child>,
-    /// Where it listens.
+    /// Listening address.
     address: String,
 }
 
@@ -97,7 +97,7 @@ impl World {
         self.address = ready["address"].as_str().unwrap().to_owned();
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     fn kill(&mut self) {
         if let Some(mut gateway) = self.gateway.take() {
             gateway.kill().unwrap();
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// The circuits file for a gateway at `address`.
+    /// Writes the circuits file for a gateway at `address`.
     fn circuits(&self, address: &str) -> String {
         self.circuits_with(address, PATIENCE_S)
     }
@@ -160,7 +160,7 @@ impl Drop for World {
     }
 }
 
-/// What goes wrong between a client and the gateway.
+/// Fault between a client and the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     LoseAnswer,
@@ -169,7 +169,7 @@ enum Trouble {
     Silence,
 }
 
-/// A way to the gateway that goes wrong as it is told to, once for each trouble.
+/// Proxy to the gateway that fails as set, once for each fault.
 struct Way {
     address: String,
     troubles: Arc<Mutex<Vec<Trouble>>>,
@@ -200,7 +200,7 @@ impl Way {
     }
 }
 
-/// Carries one question and its answer.
+/// Forwards one call and its answer.
 fn carry(mut client: TcpStream, gateway: &str, trouble: Option<Trouble>) -> std::io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     if trouble == Some(Trouble::LoseQuestion) {
@@ -455,7 +455,7 @@ async fn a_gateway_that_is_killed_keeps_what_it_granted() {
     assert!(provider.list().await.unwrap().is_empty());
 }
 
-/// Time passes for a hold in a gateway's file, which nobody has open.
+/// Expires a hold in a gateway's file, which nobody has open.
 fn expire(file: &Path, id: &str) {
     let mut kept: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let all = kept["reservations"].as_array_mut().unwrap();

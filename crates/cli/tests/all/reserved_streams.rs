@@ -1,5 +1,6 @@
-//! What the service sends goes under its request's reservation at a gateway of our own, while there is one: real
-//! processes in network namespaces, killed with SIGKILL. Takes root, and the kernel's HTB.
+//! The service's transfers use their request's reservation at a gateway of our own, while there is
+//! one: real processes in network namespaces, killed with SIGKILL. Takes root, and the kernel's
+//! HTB.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 const MEBI: u64 = 1 << 20;
 
-/// Takes whatever comes, and throws it away.
+/// Program that accepts everything and discards it.
 const SINK: &str = "
 import json, socket, threading
 def drain(stream):
@@ -23,7 +24,7 @@ while True:
     threading.Thread(target=drain, args=[server.accept()[0]], daemon=True).start()
 ";
 
-/// Everybody else: many streams that take all they can get.
+/// Program of the competitors: many streams that use all they can get.
 const CROWD: &str = "
 import json, socket, threading
 def send(stream):
@@ -36,7 +37,8 @@ print(json.dumps({}), flush=True)
 threading.Event().wait()
 ";
 
-/// A centre, a gateway's machine, and one behind it that nobody reaches straight; gone with the test.
+/// Centre, a gateway's machine, and one behind it that can't be reached directly; removed with the
+/// test.
 struct World {
     hosts: Hosts,
     folder: tempfile::TempDir,
@@ -81,7 +83,7 @@ impl World {
         Process::run(command.arg(self.path("ash")), &self.path("ash.log"))
     }
 
-    /// A gateway that reserves on a link of 5 MB/s.
+    /// Starts a gateway that reserves on a link of 5 MB/s.
     fn gateway(&self, listen: &str) -> Process {
         let mut command = binary_in(&self.hosts.namespace("gate"));
         command.args(["gateway", "--json", "--allow", "10.77.0.2:*"]);
@@ -89,7 +91,7 @@ impl World {
         Process::run(command.arg(self.path("gateway")), &self.path("gateway.log"))
     }
 
-    /// Bytes that went through each class of a reservation, since it was made.
+    /// Returns the bytes that went through each class of a reservation, since its creation.
     fn reserved(&self) -> Vec<u64> {
         let shown = self.hosts.traffic("gate", "class", "out").unwrap();
         let classes = shown.split("class htb 7e57:").skip(1);
@@ -131,7 +133,7 @@ fn has_step(service: &Service, id: &str, what: &str) -> bool {
     all.any(|one| one["what"] == what)
 }
 
-/// The service, which knows the relay behind the gateway, and a circuit without flows.
+/// Starts the service, which knows the relay behind the gateway, and a circuit without flows.
 fn serve(world: &World, gateway: &Process, relay: &Process) -> Service {
     let (address, secret) = (&gateway.ready["address"], &gateway.ready["secret_file"]);
     let (gateways, circuits) = (world.path("gateways.toml"), world.path("circuits.toml"));
@@ -192,7 +194,8 @@ fn streams_of_the_service_name_their_reservation_and_go_on_without_it() {
     let request = service.wait_until(&id, is_up);
     let key = request["reservations"][0]["key"].as_str().unwrap();
     world.wait_for_reserved(4 * MEBI, &service);
-    // Both ends of it may be killed at any moment: what was under way is sent again, under its reservation.
+    // Both ends of it may be killed at any moment: what was under way is sent again, under its
+    // reservation.
     service.kill();
     service.restart();
     service.wait_until(&id, is_up);

@@ -1,4 +1,4 @@
-//! A source whose listing never ends keeps nobody but its owner from having theirs, and is cancelled as anything else.
+//! A source whose listing never ends delays nobody but its owner, and can be cancelled.
 
 use std::{
     fs,
@@ -21,10 +21,10 @@ use serde_json::Value;
 
 /// Keys of a page.
 const KEYS: u64 = 100;
-/// More than one owner may have scanned at once.
+/// Scans beyond the limit of one owner.
 const ENDLESS: usize = 5;
 
-/// A store in which each page is followed by another; counts them.
+/// Starts a store in which each page is followed by another; counts them.
 async fn endless(pages: Arc<AtomicU64>) -> Server {
     Server::start(move |asked| {
         if !asked.target.contains("list-type=2") {
@@ -50,7 +50,7 @@ async fn endless(pages: Arc<AtomicU64>) -> Server {
     .await
 }
 
-/// Asks for what never ends, and waits for what is decided of it.
+/// Requests an endless source, and waits for the decision.
 fn ask(centre: &Centre, name: &str) -> Child {
     let to = centre.scratch(name);
     command(centre.folder.path(), &centre.s3)
@@ -64,7 +64,7 @@ fn ask(centre: &Centre, name: &str) -> Child {
         .unwrap()
 }
 
-/// The ids of what is scanned, once there are so many.
+/// Returns the ids of scanned requests, once there are so many.
 fn scanned(centre: &Centre, count: usize) -> Vec<String> {
     let start = now();
     loop {

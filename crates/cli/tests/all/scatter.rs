@@ -1,4 +1,5 @@
-//! Real relays code what a real service sends them once, while some of them, and the service, are killed.
+//! Real relays code chunks that a real service sends them once, while some of them, and the
+//! service, are killed.
 
 use crate::support::processes::{Relay, Service, fullest, make_tree, picture, received, text};
 use serde_json::Value;
@@ -55,7 +56,7 @@ impl Scene {
         self.service.json(&arguments)
     }
 
-    /// Everything that left comes home.
+    /// Checks that everything sent was delivered.
     fn assert_home(&self) {
         let home = self.folder.path().join("arrived");
         self.service
@@ -72,8 +73,8 @@ fn what_leaves_the_centre_once_comes_home_with_a_relay_lost() {
     let mut scene = Scene::new(3, "60M");
     let request = scene.offload(&["--wait"]);
     let bytes = request["bytes"].as_u64().unwrap();
-    // The chunk to who codes it, and two fragments of half its size from there: what came to relays, less what
-    // they sent each other, is what the centre sent.
+    // The chunk to who codes it, and two fragments of half its size from there: what came to
+    // relays, less what they sent each other, is what the centre sent.
     let left = received(&scene.relays) - bytes;
     assert!(left >= bytes, "{left} of {bytes}");
     // What is sent again is little; without coding there it would be half as much more.

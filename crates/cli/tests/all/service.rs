@@ -1,4 +1,4 @@
-//! The service from the outside: who may ask, what it answers to nonsense, how it starts.
+//! The service from the outside: permissions, answers to invalid calls, and its start.
 
 use std::{io::Write, net::TcpStream, os::unix::fs::PermissionsExt, path::Path};
 

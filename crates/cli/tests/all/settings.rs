@@ -1,4 +1,4 @@
-//! One file of settings: checked, and what real services and relays make of it.
+//! A file of settings: checked, and its effect on real services and relays.
 
 use std::{fs, path::Path, process::Command};
 

@@ -1,5 +1,5 @@
-//! Two copies that know nothing of each other share the link they have in common. Needs what the
-//! laboratory needs: root, /dev/net/tun and ip.
+//! Two independent copies share a common link. Needs the laboratory's requirements: root,
+//! /dev/net/tun and ip.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste");
 
-/// One link for both copies. Behind it each has a way of its own, where what arrives is counted.
+/// Link for both copies. Behind it each has its own path, where arriving bytes are counted.
 const TOPOLOGY: &str = r#"
     name = "shared"
     framing_bytes = 38
@@ -45,31 +45,33 @@ const TOPOLOGY: &str = r#"
     ends = ["gate", "two"]
 "#;
 
-/// What the link carries of IP in a second.
+/// Rate of IP on the link, in bytes a second.
 const LINK_BYTES_PER_S: f64 = 5e6 * 1500.0 / 1538.0;
 
-/// The second begins so long after the first.
+/// Delay of the second copy.
 const APART: Duration = Duration::from_secs(10);
 
-/// From then on, until shares are measured, and how long they are.
+/// Time from then on until shares are measured, and the length of a measurement.
 const SETTLING: Duration = Duration::from_secs(40);
 const MEASURED: Duration = Duration::from_secs(20);
 
-/// Times they are measured until they count as unfair: whoever gets no processor for some seconds sends nothing.
+/// Measurements until the shares count as unfair: a copy without a processor for some seconds sends
+/// nothing.
 const MEASURED_MAX: u32 = 5;
 
-/// They begin no file after that. Only one that has ended tells what it chose.
+/// Spare time in which they begin no file. Only a finished copy reports its choices.
 const SPARE: Duration = Duration::from_secs(2);
 
-/// How fair they are to be, and how much of the link they are to use together.
+/// Least fairness of the copies, and the least use of the link by both together.
 const JAIN_MIN: f64 = 0.9;
 const SHARE_MIN: f64 = 0.85;
 
-/// More than one copy alone could send in all that time. All names mean the same bytes.
+/// Number of files, more than one copy alone could send in all that time. All names mean the same
+/// bytes.
 const FILES: usize = 512;
 const FILE_BYTES: usize = 2 << 20;
 
-/// A process that ends with its test.
+/// Process that ends with its test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -95,7 +97,7 @@ fn make_source(folder: &Path) {
     }
 }
 
-/// Starts a relay on the host, and makes it known there by the host's name.
+/// Starts a relay on the host, and registers it there by the host's name.
 fn start_relay(lab: &Lab, host: &str, home: &Path) -> Running {
     let mut child = lab
         .command(host, PROGRAM)
@@ -127,7 +129,7 @@ fn start_relay(lab: &Lab, host: &str, home: &Path) -> Running {
     running
 }
 
-/// A command as one who has never copied anything.
+/// Runs a command as a user who has never copied anything.
 fn posthaste(mut command: Command, home: &Path) -> Command {
     command
         .env("HOME", home)
@@ -137,7 +139,7 @@ fn posthaste(mut command: Command, home: &Path) -> Command {
     command
 }
 
-/// Starts a copy to the relay on the host, to be ended after this time.
+/// Starts a copy to the relay on the host, with this time limit.
 fn start_copy(lab: &Lab, source: &Path, host: &str, home: &Path, time: Duration) -> Running {
     let mut command = posthaste(lab.command("near", PROGRAM), home);
     command
@@ -148,21 +150,21 @@ fn start_copy(lab: &Lab, source: &Path, host: &str, home: &Path, time: Duration)
     Running(command.spawn().unwrap())
 }
 
-/// What a copy chose and why, for people.
+/// Returns the choices of a copy and their reasons, for people.
 fn explain(home: &Path) -> String {
     let mut command = posthaste(Command::new(PROGRAM), home);
     let output = command.args(["explain", "last"]).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Bytes that have come over this link.
+/// Returns the bytes that arrived over this link.
 fn arrived(lab: &Lab, link: &str) -> f64 {
     let status = lab.status().unwrap();
     let link = status.links.iter().find(|known| known.name == link);
     link.unwrap().forth.segments.delivered_bytes as f64
 }
 
-/// Jain's index: 1 when all have the same, 1/n when one has everything.
+/// Computes Jain's index: 1 if all have the same, 1/n if one has everything.
 fn jain(rates: &[f64]) -> f64 {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), rate| {
         (sum + rate, squares + rate * rate)
@@ -170,7 +172,7 @@ fn jain(rates: &[f64]) -> f64 {
     sum * sum / (rates.len() as f64 * squares)
 }
 
-/// Bytes that come to each in a second.
+/// Measures the rate of each copy, in bytes a second.
 fn measure(lab: &Lab) -> [f64; 2] {
     let links = ["to-one", "to-two"];
     let before = links.map(|link| arrived(lab, link));

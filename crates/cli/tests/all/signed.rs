@@ -1,4 +1,5 @@
-//! An address with a signature opens what it names for whoever has it: a service uses it, and writes it down nowhere.
+//! A signed address opens its object for anybody who has it: a service uses it, and writes it down
+//! nowhere.
 
 use std::{fs, path::Path};
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 const SECRET: &str = "X-Amz-Signature=5f0c91d2a7b3";
 
-/// The files below a folder that have the secret in them.
+/// Lists the files below a folder that contain the secret.
 fn leaks(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let found = entries.flat_map(|entry| {

@@ -1,4 +1,4 @@
-//! The front door of Slurm: a real Slurm, a real service, real sources and relays.
+//! Front door of Slurm: a real Slurm, a real service, real sources and relays.
 
 mod centre;
 mod faults;

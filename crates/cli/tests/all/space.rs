@@ -1,12 +1,12 @@
-//! Two services that share a relay: what one has reserved there for a dataset the other can't take, whoever is killed
-//! meanwhile, and all of it is given back. Real processes.
+//! Two services share a relay: space reserved by one for a dataset is closed to the other, despite
+//! kills, and all of it is returned. Real processes.
 
 use std::{path::Path, time::Duration};
 
 use crate::support::processes::{PATIENCE, Relay, Service, make_tree, now, said_by, text};
 use serde_json::Value;
 
-/// Submits a tree of about so many MiB, to lie on the relay once.
+/// Submits a tree of about so many MiB, to be stored on the relay once.
 fn offload(service: &Service, scratch: &Path, mebi: usize) -> Result<String, String> {
     make_tree(scratch, mebi, 7);
     let mut arguments = vec!["offload", scratch.to_str().unwrap(), "--to", "home"];
@@ -48,7 +48,8 @@ fn what_one_service_reserved_another_can_not_take() {
     assert!(said.reserves && said.reserved.get() > all / 2, "{said:?}");
     assert!(said.free <= said.capacity - said.used - said.reserved);
 
-    // What is left would not do, though little is stored yet. Who has not heard of that yet hears it when it asks.
+    // What is left would not do, though little is stored yet. Who has not heard of that yet hears
+    // it when it asks.
     if let Ok(early) = offload(&second, &folder.join("two"), 330) {
         second.wait_until(&early, |request| request["at_risk"] == true);
         assert!(second.run(&["cancel", &early]).status.success());

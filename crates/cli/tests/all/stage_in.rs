@@ -108,7 +108,8 @@ fn a_source_that_costs_something_gives_what_the_deadline_needs_and_the_budget_pa
     let centre = Centre::with("40M", "4M", 60);
     centre.price_archive("usd_per_gb_out = 1.0\nusd_per_1000_gets = 0.4");
     let number = |request: &Value, key: &str| request[key].as_f64().unwrap();
-    // Without a budget both give what they can, and that is counted: four MiB a chunk, and a GET for each of some sixteen pieces.
+    // Without a budget both give what they can, and that is counted: four MiB a chunk, and a GET
+    // for each of some sixteen pieces.
     let request = centre.stage_in("fast", &["--deadline", "10m"]);
     assert!(number(&request, "cost_usd") > 0.0, "{request}");
     let id = request["id"].as_str().unwrap();
@@ -249,8 +250,8 @@ fn what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing() {
     assert!(centre.holds_only(&["taken"]));
 }
 
-/// Writes trees of which the S3 server holds the first part and the web server the last, and both a little.
-/// What they hold together.
+/// Writes trees of which the S3 server holds the first part and the web server the last, and both a
+/// little. Returns their whole content.
 fn make_halves(centre: &Centre) -> Vec<(PathBuf, Vec<u8>)> {
     let roots = [centre.s3.bucket_folder(), centre.web.files()];
     let [left, right] = roots.map(|root| root.join("half"));
@@ -302,7 +303,8 @@ fn what_lies_apart_comes_together_whoever_dies_meanwhile() {
     centre.wait_until(id, |request| {
         source(request, 0, "chunks") >= 2 && source(request, 1, "chunks") >= 2
     });
-    // The one that alone holds something dies: the other gives what it holds, and then it is at risk.
+    // The one that alone holds something dies: the other gives what it holds, and then it is at
+    // risk.
     centre.s3.kill();
     centre.wait_until(id, |request| {
         request["stage_in"]["sources"][0]["state"] == "down"
@@ -525,7 +527,8 @@ fn a_tree_comes_over_ssh_with_the_options_of_a_profile() {
     );
 }
 
-/// Asks for a file of so many bytes on a file system of these habits; where it goes, and its number.
+/// Requests a file of so many bytes on a file system of these habits; returns its destination, and
+/// the request's number.
 fn stage_to(centre: &Centre, files: &Files, size: usize) -> (PathBuf, String) {
     let source = centre.folder.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -584,7 +587,8 @@ fn a_destination_that_refuses_is_why_it_is_late_and_it_arrives_once_it_does_not(
     assert_eq!(fs::read(to.join("file")).unwrap(), vec![7; 900_000]);
 }
 
-// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed first"
+// In docs/reference/edges.md: "that a write failed is told once, by whichever descriptor is closed
+// first"
 #[test]
 fn what_is_lost_of_a_file_and_told_once_is_fetched_again() {
     const EIO: i32 = 5;
@@ -613,7 +617,8 @@ fn what_is_lost_of_a_file_and_told_once_is_fetched_again() {
     assert!(story.contains("/file: Input/output error"), "{story}");
 }
 
-// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a word"
+// In docs/reference/edges.md: "a time is taken only with the other one, and else dropped without a
+// word"
 #[test]
 fn times_arrive_where_both_are_taken_or_none() {
     let centre = Centre::with("40M", "40M", 1);

@@ -1,4 +1,5 @@
-//! `posthaste offload --to ADDRESS` against a real service and a real store, with everything that goes wrong.
+//! `posthaste offload --to ADDRESS` against a real service and a real store, with everything that
+//! goes wrong.
 
 mod places;
 
@@ -10,7 +11,7 @@ use crate::support::sources::{Centre, chunks, make_tree, picture, text};
 use posthaste_testbed::odd::{Files, Habits};
 use serde_json::Value;
 
-/// A centre with results on scratch, and what they are.
+/// Starts a centre with results on scratch, and returns their content.
 fn with_results(rate: &str, files: usize) -> (Centre, Vec<(std::path::PathBuf, Vec<u8>)>) {
     let centre = Centre::with(rate, "40M", 0);
     make_tree(&centre.scratch("out"), files);
@@ -124,7 +125,7 @@ fn an_address_that_does_not_answer_now_is_a_warning() {
     }
 }
 
-/// The path to the bucket, as it is known.
+/// Returns the known path to the bucket.
 fn path_to_archive(centre: &Centre) -> Value {
     let paths = centre.json(&["paths", "--json"]);
     let mut paths = paths.as_array().unwrap().iter();

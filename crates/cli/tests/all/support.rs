@@ -1,4 +1,4 @@
-//! What tests share.
+//! Support that tests share.
 
 pub mod accounts;
 pub mod ask;

@@ -1,4 +1,4 @@
-//! Tokens of a real service: what each may, on every route there is, and whose requests it makes.
+//! Tokens of a real service: the rights of each, on every route, and the owner of its requests.
 
 use std::{fs, path::Path, process::Output};
 
@@ -7,7 +7,7 @@ use crate::support::processes::{Relay, Service, binary, failure, make_tree, text
 use posthaste_api::Scope;
 use serde_json::Value;
 
-/// Makes a token, and says what is shown of it.
+/// Makes a token, and returns the text to present.
 fn token(service: &Service, folder: &Path, name: &str, more: &[&str]) -> String {
     let file = folder.join(name);
     let output = ["--output", file.to_str().unwrap()];
@@ -18,13 +18,13 @@ fn token(service: &Service, folder: &Path, name: &str, more: &[&str]) -> String 
     shown.trim().to_owned()
 }
 
-/// The status of an answer.
+/// Returns the status of an answer.
 fn status(service: &Service, (method, path): (&str, &str), token: Option<&str>) -> u16 {
     let answer = ask(service, method, path, token, "{}");
     answer[9..12].parse().unwrap()
 }
 
-/// Every route in the document, with what it needs; none where it needs no token.
+/// Returns every route in the document, with the scope that it needs; `None` if it needs no token.
 fn routes() -> Vec<(String, String, Option<String>)> {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/posthaste.json");
     let document: Value = serde_json::from_str(&fs::read_to_string(document).unwrap()).unwrap();
@@ -127,7 +127,7 @@ impl Scene {
         command.output().unwrap()
     }
 
-    /// Offloads as somebody who says to be bob.
+    /// Offloads as a person who claims to be bob.
     fn offload(&self, who: &str, source: &str) -> Output {
         let source = self.path(source);
         let what = ["offload", &source, "--to", "home", "--deadline", "10m"];
@@ -135,7 +135,7 @@ impl Scene {
         self.run(who, &[&what[..], &how, &["--json"]].concat())
     }
 
-    /// Alice's first request, once it is safe.
+    /// Submits Alice's first request, and waits until it is safe.
     fn submit(&self) {
         let taken = self.offload("alice", "alice/run");
         assert!(taken.status.success(), "{}", text(&taken.stderr));
@@ -253,7 +253,7 @@ fn a_token_is_known_after_a_restart_until_it_is_taken_back_and_lies_nowhere() {
     }
 }
 
-/// What is answered to an offload of somebody's own tree under one submission id.
+/// Returns the answer to an offload of a user's own tree under one submission id.
 fn submit_as(scene: &Scene, who: &str, to: &str) -> (u16, Value) {
     let token = fs::read_to_string(scene.path(&format!("{who}.token"))).unwrap();
     let body = serde_json::json!({

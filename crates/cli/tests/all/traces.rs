@@ -1,4 +1,4 @@
-//! Traces go through service, movers and relays, to a real collector.
+//! Traces pass through service, movers and relays, to a real collector.
 
 use crate::support::ask;
 
@@ -10,11 +10,11 @@ use crate::support::processes::{
 use posthaste_testbed::{Collector, S3Server, free_port};
 use serde_json::{Value, json};
 
-/// What a caller says that its call belongs to.
+/// Trace to which the caller's call belongs.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
-/// A span, with who made it.
+/// Span, with its program.
 #[derive(Debug)]
 struct Span {
     by: String,
@@ -35,7 +35,7 @@ fn attributes(of: &Value) -> Value {
     Value::Object(pairs.collect())
 }
 
-/// All that the collector wrote.
+/// Returns all spans that the collector wrote.
 fn spans(file: &Path) -> Vec<Span> {
     let written = fs::read_to_string(file).unwrap_or_default();
     let mut spans = Vec::new();
@@ -65,7 +65,7 @@ fn spans(file: &Path) -> Vec<Span> {
     spans
 }
 
-/// Waits until what the collector has satisfies `wanted`.
+/// Waits until the collector's spans satisfy `wanted`.
 fn wait_for(collector: &Collector, what: &str, wanted: impl Fn(&[Span]) -> bool) -> Vec<Span> {
     let start = now();
     loop {
@@ -82,7 +82,7 @@ fn traced(url: &str) -> [&str; 2] {
     ["--traces", url]
 }
 
-/// Submits a dataset in the caller's trace; its id.
+/// Submits a dataset in the caller's trace; returns its id.
 fn submitted(service: &Service, source: &Path, via: &[&str]) -> String {
     let body = json!({
         "source": source, "to": ["home"], "via": via, "code": "1+0", "deadline": "2100-01-01T00:00:00Z",
@@ -90,7 +90,7 @@ fn submitted(service: &Service, source: &Path, via: &[&str]) -> String {
     post(service, "/v1/requests", &body)
 }
 
-/// Asks for something in the caller's trace; the request's id.
+/// Posts a request in the caller's trace; returns its id.
 fn post(service: &Service, path: &str, body: &Value) -> String {
     let token = fs::read_to_string(service.state.join("token")).unwrap();
     let bearer = format!("{}\r\ntraceparent: 00-{TRACE}-{CALLER}-01", token.trim());
@@ -101,7 +101,7 @@ fn post(service: &Service, path: &str, body: &Value) -> String {
     request["id"].as_str().unwrap().to_owned()
 }
 
-/// What a mover sent to a relay, what had it sent, and the caller's call that had asked for it.
+/// Returns the span of the mover's transfer to a relay, its parent, and the parent of that.
 fn sending(spans: &[Span]) -> Option<[&Span; 3]> {
     let above = |span: &Span| spans.iter().find(|other| other.id == span.parent);
     let puts = spans.iter().filter(|span| {
@@ -176,8 +176,8 @@ fn one_trace_goes_through_service_mover_and_relay() {
     }
 }
 
-/// A span of the service's in the caller's trace, below a call, and the call of a relay that is below it; where the relay calls
-/// another one for that, that call too.
+/// Returns a span of the service in the caller's trace, below a call, and the call of a relay below
+/// it. If that relay calls another for it, that call follows.
 fn chain<'a>(spans: &'a [Span], name: &str) -> Option<(&'a Span, &'a Span, Option<&'a Span>)> {
     let ours = spans.iter().filter(|span| span.trace == TRACE);
     let mut named = ours
@@ -245,7 +245,7 @@ fn what_relays_do_among_each_other_belongs_to_the_trace() {
     assert_eq!(onward.unwrap().name, "relay GET");
 }
 
-/// A moment from now, RFC 3339.
+/// Returns a moment from now, RFC 3339.
 fn soon(seconds: u32) -> String {
     let mut date = std::process::Command::new("date");
     date.args(["-u", "-d", &format!("+{seconds} seconds")]);

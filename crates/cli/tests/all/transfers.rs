@@ -1,4 +1,5 @@
-//! `posthaste status --transfers` while real data is on its way: to depots, to a destination that gathers, from sources, to a bucket.
+//! `posthaste status --transfers` while real data is in transit: to depots, to a destination that
+//! gathers, from sources, to a bucket.
 
 use std::{fs, time::Duration};
 
@@ -6,7 +7,7 @@ use crate::support::processes::{PATIENCE, Relay, Service, failure, make_tree, no
 use crate::support::sources::Centre;
 use serde_json::Value;
 
-/// Looks at the transfers of a request until they are as wanted.
+/// Polls the transfers of a request until they are as wanted.
 fn wait_for(look: impl Fn() -> Value, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let start = now();
     loop {
@@ -25,7 +26,7 @@ fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or(0)
 }
 
-/// Whether some of it came, some is on its way, and that has a rate and an end.
+/// Returns whether some of it came, some is on its way, and that has a rate and an end.
 fn is_under_way(row: &Value) -> bool {
     row["state"] == "running"
         && number(row, "done_bytes") > 0
@@ -113,7 +114,7 @@ fn each_depot_and_a_destination_that_gathers_say_how_far_they_are() {
     assert_eq!(number(rows.last().unwrap(), "done_bytes"), bytes);
 }
 
-/// While nothing is at `home`, which is away.
+/// Checks tables and formats while nothing is at `home`, which is away.
 fn tables_and_formats_say_the_same(service: &Service) {
     let format = "{to}|{percent}|{state}";
     let shown = service.run(&["status", "r1", "--transfers", "--format", format]);

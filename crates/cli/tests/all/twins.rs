@@ -1,6 +1,8 @@
-//! The same scenario in the simulator and with real processes in the laboratory: data takes the same way
-//! and ends safe. How long it takes is measured by `cargo xtask bench twins`: a busy machine says nothing
-//! of it. Needs what the laboratory needs: root, /dev/net/tun and ip.
+//! A scenario in the simulator and with real processes in the laboratory: data takes the same way
+//! and ends safe.
+//!
+//! `cargo xtask bench twins` measures how long it takes: a busy machine proves nothing about that.
+//! Needs the laboratory's requirements: root, /dev/net/tun and ip.
 
 use std::{
     fs,
@@ -13,7 +15,7 @@ use posthaste_sim::{Fate, Report, Scenario, simulate, simulate_recorded};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste");
 
-/// Deadlines that no machine misses: nobody is to hurry because of what else runs here.
+/// Scenario with deadlines that no machine misses: other load here must hurry nobody.
 const DIRECT: &str = r#"
     name = "direct"
     summary = "The direct path suffices."
@@ -38,7 +40,7 @@ const DIRECT: &str = r#"
     expect = ["met"]
 "#;
 
-/// The depot dies when it has something, and far from all.
+/// Scenario in which the depot dies after it got some fragments, and far from all.
 const KILLED: &str = r#"
     name = "killed"
     summary = "Three depots of four are needed, and one is killed."
@@ -81,11 +83,12 @@ fn is_clean(report: &Report) -> bool {
     report.is_clean() && report.fates.iter().all(|(_, fate)| *fate == Fate::Met)
 }
 
-/// A machine that stands still for ten seconds loses depots that are there. Then data may go elsewhere, so
-/// that is played again, but not for ever.
+/// Tries of a scenario. A machine that stands still for ten seconds loses depots, and data may then
+/// go elsewhere.
 const TRIES: usize = 3;
 
-/// Plays the scenario in both worlds. Returns what each depot holds at the end, simulated and real.
+/// Plays the scenario in both worlds. Returns the content of each depot at the end, simulated and
+/// real.
 fn play(text: &str) -> Vec<(String, u64, u64)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.toml");
@@ -127,8 +130,8 @@ fn what_the_direct_path_carries_in_time_goes_nowhere_else() {
 #[test]
 fn what_a_killed_depot_held_goes_to_the_one_in_reserve() {
     for (name, simulated, real) in play(KILLED) {
-        // A fragment of each chunk on each depot that is left, and what was sent twice at the end; how
-        // far the dead one came is chance.
+        // A fragment of each chunk on each depot that is left, and what was sent twice at the end;
+        // how far the dead one came is chance.
         let wanted = 32 << 20;
         let is_whole = [simulated, real].map(|bytes| bytes >= wanted);
         assert_eq!(is_whole, [name != "beta"; 2], "{name}: {simulated} {real}");

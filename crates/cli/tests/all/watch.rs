@@ -1,4 +1,5 @@
-//! `posthaste watch` of a whole service with a thousand requests: in a terminal, in a pipe, as JSON lines.
+//! `posthaste watch` of a whole service with a thousand requests: in a terminal, in a pipe, as JSON
+//! lines.
 
 use std::{
     fs,
@@ -17,10 +18,10 @@ use rustix::{
 use serde_json::{Value, json};
 
 const REQUESTS: usize = 1000;
-/// What a program says last that leaves a window of its own.
+/// Last output of a program that leaves its own window.
 const LEFT: &str = "\x1b[?1049l";
 
-/// A service, and a relay too slow for what was submitted.
+/// Service, and a relay too slow for its requests.
 struct Centre {
     _folder: tempfile::TempDir,
     _relay: Relay,
@@ -28,7 +29,8 @@ struct Centre {
 }
 
 impl Centre {
-    /// A thousand requests, the later ones to be safe earlier, and one that can't be safe in time.
+    /// Submits a thousand requests, the later ones with earlier deadlines, and one that can't be
+    /// safe in time.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let relay = Relay::start(folder.path(), "ash", "1G", "100K");
@@ -85,7 +87,7 @@ impl Centre {
         serde_json::from_str(body).unwrap()
     }
 
-    /// Waits until every request was looked at and is under way, or over.
+    /// Waits until every request was examined and is running or over.
     fn wait_for_all(&self) -> Value {
         let start = now();
         loop {
@@ -109,7 +111,7 @@ impl Centre {
     }
 }
 
-/// A moment from now, RFC 3339.
+/// Returns a moment from now, RFC 3339.
 fn moment_in(span: Duration) -> String {
     let date = Command::new("date")
         .args(["-u", "-d", &format!("+{} seconds", span.as_secs())])
@@ -118,10 +120,10 @@ fn moment_in(span: Duration) -> String {
     text(&date.unwrap().stdout).trim().to_owned()
 }
 
-/// A program in a terminal of its own.
+/// Program in a terminal of its own.
 struct Window {
     child: Child,
-    /// Our end, and the program's, kept so that it stays as it was left.
+    /// Our end, and the program's end, kept to preserve its final state.
     ours: fs::File,
     theirs: OwnedFd,
     heard: mpsc::Receiver<Vec<u8>>,
@@ -182,7 +184,7 @@ impl Window {
         tcsetwinsize(&self.theirs, size).unwrap();
     }
 
-    /// Takes what was said, also of a program that never falls silent.
+    /// Reads the pending output, also of a program that never falls silent.
     fn hear(&mut self) {
         let mut more = self.heard.recv_timeout(Duration::from_millis(100)).ok();
         while let Some(bytes) = more {
@@ -191,7 +193,7 @@ impl Window {
         }
     }
 
-    /// The lines shown last, without their colours, once they are as wanted.
+    /// Returns the last lines shown, without their colours, once they are as wanted.
     fn wait_for(&mut self, wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
         let start = now();
         loop {
@@ -208,7 +210,7 @@ impl Window {
         }
     }
 
-    /// Presses a key, and waits until the program has ended and left the window: its code.
+    /// Presses a key, and waits until the program has ended and left the window; returns its code.
     fn press(&mut self, key: &[u8]) -> Option<i32> {
         self.ours.write_all(key).unwrap();
         let start = now();
@@ -231,7 +233,7 @@ impl Drop for Window {
     }
 }
 
-/// Text without escape sequences.
+/// Removes escape sequences from a text.
 fn plain(line: &str) -> String {
     let mut shown = String::new();
     let mut letters = line.trim_end_matches('\r').chars();
@@ -316,7 +318,7 @@ fn a_thousand_requests_are_watched_in_one_window_and_it_is_left_as_it_was() {
     in_a_pipe_it_is_lines(&centre);
 }
 
-/// In a pipe: a line for each event, or JSON.
+/// Checks the output in a pipe: a line for each event, or JSON.
 fn in_a_pipe_it_is_lines(centre: &Centre) {
     let mut lines = Reader::start(&mut centre.watch(&[]));
     let mut json = Reader::start(&mut centre.watch(&["--json"]));
@@ -332,7 +334,7 @@ fn in_a_pipe_it_is_lines(centre: &Centre) {
     assert_eq!(said["request"], last.as_str());
 }
 
-/// How a terminal is that nobody changed.
+/// Returns the settings of an unchanged terminal.
 fn pristine() -> rustix::termios::Termios {
     let window = Window::open(&Command::new("true"), (80, 24));
     tcgetattr(&window.theirs).unwrap()
@@ -358,7 +360,7 @@ fn who_watches_a_request_that_never_began_is_told_why() {
     }
 }
 
-/// A program whose lines are read; ended when dropped.
+/// Program whose lines are read; ended when dropped.
 struct Reader {
     child: Child,
     lines: mpsc::Receiver<String>,

@@ -27,7 +27,7 @@ impl Scene {
         Self::start_at("40M")
     }
 
-    /// Each relay takes so much a second.
+    /// Starts relays that accept so much a second each.
     fn start_at(rate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let gateway = Gateway::start(&folder.path().join("gateway"));
@@ -69,7 +69,8 @@ impl Scene {
     }
 }
 
-/// An address that leads to the gateway, and from which answers come slowly: what is pulled takes a while.
+/// Returns an address that leads to the gateway, and from which answers come slowly, so that a pull
+/// takes a while.
 fn slow_answers(gateway: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -179,8 +180,8 @@ fn a_gateway_killed_in_mid_stream_costs_no_byte_of_an_offload_or_a_pull() {
     assert_same(&home, &before);
 }
 
-/// The gateway lies behind a slow link, the relays don't: what the operator wrote first is not what is taken in the
-/// end.
+/// The gateway lies behind a slow link, the relays don't: in the end the operator's first choice is
+/// not used.
 #[test]
 fn a_gateway_that_buys_nothing_is_left_for_the_straight_way() {
     let scene = Scene::start_at("16M");
@@ -195,7 +196,8 @@ fn a_gateway_that_buys_nothing_is_left_for_the_straight_way() {
     .unwrap();
     let service = scene.service();
     let scratch = scene.folder.path().join("scratch");
-    // Twice as much as goes before all is known that a trial needs: eight connections carry 1.25 MiB/s.
+    // Twice as much as goes before all is known that a trial needs: eight connections carry 1.25
+    // MiB/s.
     make_tree(&scratch, 256, 5);
     let mut offload = vec!["offload", scratch.to_str().unwrap(), "--to", "home"];
     offload.extend([

@@ -1,4 +1,4 @@
-//! What may be wished of an offload beyond its deadline, with a real service and real relays.
+//! Options of an offload beyond its deadline, with a real service and real relays.
 
 use std::fs;
 

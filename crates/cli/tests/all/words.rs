@@ -1,9 +1,9 @@
-//! What `status`, `list` and answers say of depots that are gone, unknown or one store is so.
+//! Words of `status`, `list` and answers about depots that are gone, unknown or all one store.
 
 use crate::support::processes::{Relay, Service, make_tree, text};
 use posthaste_testbed::S3Server;
 
-/// Relays of these names, in the books of a service.
+/// Starts relays of these names, registered with a service.
 fn world(folder: &std::path::Path, names: &[&str]) -> (Vec<Relay>, Service) {
     let start = |name: &&str| Relay::start(folder, name, "1G", "60M");
     let relays: Vec<Relay> = names.iter().map(start).collect();

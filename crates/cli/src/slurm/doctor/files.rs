@@ -1,4 +1,4 @@
-//! What lies beside `slurm.conf`.
+//! Checks of the files beside `slurm.conf`.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::slurm::{
     site::{self, Site, has_word, mode_of, setting_in},
 };
 
-/// Where distributions and Slurm's own build put plug-ins.
+/// Plug-in folders of distributions and of Slurm's own build.
 const PLUGIN_FOLDERS: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu/slurm-wlm",
     "/usr/lib/aarch64-linux-gnu/slurm-wlm",
@@ -24,15 +24,15 @@ const PLUGIN_FOLDERS: [&str; 6] = [
     "/usr/lib/slurm",
     "/usr/local/lib/slurm",
 ];
-/// Lua's compilers: the names of distributions.
+/// Lua's compilers, by distributions' names.
 const COMPILERS: [&str; 4] = ["luac", "luac5.1", "luac5.3", "luac5.4"];
-/// Stage-ins that may take less hardly ever get through, in seconds.
+/// Least useful timeout of stage-ins, in seconds: hardly any stage-in finishes in less.
 const STAGE_IN_TIMEOUT_MIN: u64 = 60;
-/// Slurm takes no more: 24 days, in seconds.
+/// Slurm's largest timeout, in seconds: 24 days.
 const TIMEOUT_MAX: u64 = 2_073_600;
-/// What Slurm takes where nothing is said, in seconds.
+/// Slurm's default timeout, in seconds.
 const TIMEOUT_UNSAID: u64 = 86_400;
-/// As much as is read of the end of a log.
+/// Bytes read from the end of a log, at most.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
 pub(super) fn look(site: &Site) -> Vec<Check> {
@@ -97,7 +97,8 @@ fn plugin(site: &Site, name: &'static str, file: &str) -> Check {
     }
 }
 
-/// Whether a script is there and of this release; the program and the configuration it names.
+/// Checks whether a script exists and is of this release, with the program and the configuration
+/// that it names.
 fn script(
     script: Script,
     name: &'static str,
@@ -122,7 +123,7 @@ fn script(
     Ok((check, program, config))
 }
 
-/// Whether Lua takes the script: by its compiler where there is one, else by what the controller logged.
+/// Checks whether Lua accepts the script: by its compiler if present, else by the controller's log.
 fn syntax(site: &Site, path: &Path) -> Check {
     const NAME: &str = "Lua";
     for compiler in COMPILERS {
@@ -140,7 +141,7 @@ fn syntax(site: &Site, path: &Path) -> Check {
     let Some(text) = log.and_then(|log| end_of(log).ok()) else {
         return Check::unknown(NAME, "there is neither luac nor a log of slurmctld");
     };
-    // What was logged before the controller started last, or of a script before this one, is history.
+    // Lines from before the controller's last start, or about an earlier script, don't count.
     let text = text.rsplit("slurmctld version").next().unwrap_or(&text);
     let changed = fs::metadata(path).and_then(|about| about.modified());
     let changed = changed
@@ -158,7 +159,7 @@ fn syntax(site: &Site, path: &Path) -> Check {
     }
 }
 
-/// When a line `[2026-11-24T23:03:05.179] …` was logged, by the clock of this host.
+/// Returns when a line `[2026-11-24T23:03:05.179] …` was logged, by this host's clock.
 fn moment_of(line: &str) -> Option<jiff::Timestamp> {
     let (stamp, _) = line.trim().strip_prefix('[')?.split_once(']')?;
     let moment: jiff::civil::DateTime = stamp.parse().ok()?;
@@ -166,7 +167,7 @@ fn moment_of(line: &str) -> Option<jiff::Timestamp> {
     Some(moment.timestamp())
 }
 
-/// The end of a log.
+/// Reads the end of a log.
 fn end_of(path: &Path) -> std::io::Result<String> {
     let mut file = fs::File::open(path)?;
     let size = file.metadata()?.len();
@@ -189,7 +190,7 @@ fn runs(program: &Path) -> Check {
     }
 }
 
-/// Whether the hooks find their service and its token, and nobody else the token.
+/// Checks whether the hooks find their service and its token, and nobody else can read the token.
 fn hook_config(site: &Site, path: &Path) -> Vec<Check> {
     const REMEDY: &str = "run `posthaste slurm install --token-file FILE`";
     let config = match SlurmConfig::read(path) {
@@ -234,7 +235,7 @@ fn hook_config(site: &Site, path: &Path) -> Vec<Check> {
 
 fn burst_buffer_conf(site: &Site) -> Vec<Check> {
     let path = site.beside("burst_buffer.conf");
-    // Without the file Slurm takes its own defaults.
+    // Without the file Slurm uses its own defaults.
     let text = fs::read_to_string(&path).unwrap_or_default();
     let directive = setting_in(&text, "Directive");
     let directive = match directive.as_deref() {
@@ -273,7 +274,7 @@ fn burst_buffer_conf(site: &Site) -> Vec<Check> {
     vec![directive, flags, timeout]
 }
 
-/// Where comments ask for data.
+/// Checks the script that lets comments ask for data.
 fn job_submit(site: &Site) -> Vec<Check> {
     let path = site.beside(Script::JobSubmit.name());
     let is_ours = |text: String| Script::JobSubmit.is_ours(&text);

@@ -1,4 +1,4 @@
-//! What answers: the service, and the controller.
+//! Checks of the service and the controller.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The releases of Slurm that are known, year and month.
+/// Known releases of Slurm, year and month.
 const RELEASES: std::ops::RangeInclusive<(u32, u32)> = (22, 5)..=(26, 5);
 
 pub(super) async fn look(site: &Site) -> Vec<Check> {
@@ -29,7 +29,7 @@ pub(super) async fn look(site: &Site) -> Vec<Check> {
     checks
 }
 
-/// Whether the service answers to the hooks, and has scratch.
+/// Checks whether the service answers the hooks, and has scratch.
 pub(super) async fn service(site: &Site) -> Check {
     const NAME: &str = "service";
     let path = site.beside(Script::BurstBuffer.name());
@@ -90,7 +90,7 @@ fn version(site: &Site) -> Check {
     }
 }
 
-/// Year and month of `slurm-wlm 22.05.8`.
+/// Returns year and month of `slurm-wlm 22.05.8`.
 fn release(said: &str) -> Option<(u32, u32)> {
     let number = said.split_whitespace().nth(1)?;
     let mut numbers = number.split('.');
@@ -106,7 +106,8 @@ fn controller(site: &Site) -> Check {
     }
 }
 
-/// Under any other name than `slurmctld` it crashes in `burst_buffer/lua`, which compares names.
+/// Checks the daemon's name: under any name but `slurmctld` it crashes in `burst_buffer/lua`, which
+/// compares names.
 fn daemon_name(site: &Site) -> Check {
     const NAME: &str = "slurmctld's name";
     let file = site.setting("SlurmctldPidFile");
@@ -133,7 +134,7 @@ fn daemon_name(site: &Site) -> Check {
     )
 }
 
-/// Whether the controller knows the room: then it runs the script, and the script the hook.
+/// Checks whether the controller knows the pool: then it runs the script, and the script the hook.
 fn pool(site: &Site) -> Check {
     const NAME: &str = "pool";
     match site.ask("scontrol", &["show", "burstbuffer"]) {

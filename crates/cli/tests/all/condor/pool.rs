@@ -1,4 +1,5 @@
-//! A real pool: HTCondor 23.9 of Debian 13, with the plug-in set up as docs/operating/htcondor.md says.
+//! Real pool: HTCondor 23.9 of Debian 13, with the plug-in set up as docs/operating/htcondor.md
+//! says.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -13,7 +14,7 @@ use crate::{condor::profiles, support::processes::noise};
 
 const MIB: usize = 1 << 20;
 
-/// A pool with the plug-in, and servers that hold what its jobs read.
+/// Pool with the plug-in, and servers that hold its jobs' inputs.
 struct Site {
     pool: CondorPool,
     s3: S3Server,
@@ -65,7 +66,7 @@ impl Site {
     }
 }
 
-/// As an operator does it.
+/// Installs the plug-in as an operator does.
 fn install(pool: &CondorPool) {
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/condor");
     let plugin = fs::read_to_string(plugins.join("posthaste-condor-plugin")).unwrap();
@@ -101,7 +102,7 @@ fn jobs_of_a_pool_have_their_data_moved() {
     is_held_with_the_reason(&site);
 }
 
-/// Inputs of two servers come, and outputs leave for them.
+/// Checks that inputs of two servers arrive, and outputs leave for them.
 fn comes_and_leaves(site: &Site, far: &str, wanted: &[u8]) {
     let script = "[ $(id -u) = 1000 ] && cat one two > both && cp two three\n";
     let inputs = format!(
@@ -130,13 +131,15 @@ fn comes_and_leaves(site: &Site, far: &str, wanted: &[u8]) {
     assert_eq!(fs::read_to_string(format!("{far}/both")).unwrap(), "x\n");
 }
 
-/// What can't come or leave holds its job, and HTCondor says what posthaste said of it.
+/// Checks that a failed transfer in or out holds its job, and that HTCondor repeats posthaste's
+/// reason.
 fn is_held_with_the_reason(site: &Site) {
     let held = |description: &str| {
         let job = site.submit("echo x > out\n", description);
         site.pool.wait_until_held(job).unwrap()
     };
-    // HTCondor goes by what it is told of last, which is not to be of an input that was not waited for, wherever that stands.
+    // HTCondor goes by what it is told of last, which is not to be of an input that was not waited
+    // for, wherever that stands.
     for inputs in [["one", "absent"], ["absent", "one"]] {
         let inputs = inputs.map(|name| format!("archive+s3://testbed/run/{name}"));
         let said = held(&format!("transfer_input_files = {}", inputs.join(", ")));

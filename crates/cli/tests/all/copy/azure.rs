@@ -15,7 +15,7 @@ const OBJECTS: Exactness = Exactness {
     ..EXACT
 };
 
-/// A tree all of whose names Azure can keep.
+/// Makes a tree whose names Azure can all keep.
 fn make_plain_tree(world: &World) {
     make_tree(&world.path("source"), false);
     fs::remove_file(world.path("source/names/new\nline")).unwrap();

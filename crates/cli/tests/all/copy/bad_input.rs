@@ -1,5 +1,5 @@
-//! Bad input: one line that says what, while doing what, to what and what to try; the documented
-//! code; nothing half-written.
+//! Bad input: one line with the mistake, the action, its object and a remedy; the documented code;
+//! nothing half-written.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use posthaste_testbed::{S3Server, SshServer};
 
 use crate::copy::world::{World, leftovers, lines_of, make_tree, noise};
 
-/// The lines about errors.
+/// Returns the lines about errors.
 fn complaints(output: &Output) -> Vec<String> {
     lines_of(output)
         .lines()
@@ -242,7 +242,7 @@ fn a_full_destination_is_one_line_and_can_be_continued() {
     assert!(text.ends_with("same\nlarge\n"), "{text}");
 }
 
-/// The executable where a user without rights can run it.
+/// Runs the executable as a user without rights.
 fn as_nobody(world: &World, arguments: &[&str]) -> Output {
     let program = world.path("posthaste");
     fs::copy(env!("CARGO_BIN_EXE_posthaste"), &program).unwrap();
@@ -302,7 +302,7 @@ fn a_destination_nobody_may_write_to_ends_the_copy() {
     fs::set_permissions(world.path("closed"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Waits until something of this file lies below `folder`: it is being read.
+/// Waits until a draft of this file lies below `folder`: the file is being read.
 fn wait_for_draft(folder: &Path, name: &str) {
     let is_begun = |path: &PathBuf| {
         let is_it = path.file_name().unwrap().to_string_lossy().contains(name);

@@ -10,22 +10,22 @@ use posthaste_testbed::{S3Server, WebFace, WebServer};
 
 use crate::copy::world::{EXACT, Exactness, World, assert_same, noise};
 
-/// What WebDAV keeps.
+/// Exactness of WebDAV.
 const BYTES: Exactness = Exactness {
     mtime_step: Duration::from_secs(1 << 40),
     directory_attributes: false,
 };
 
-/// What S3 keeps.
+/// Exactness of S3.
 const OBJECTS: Exactness = Exactness {
     directory_attributes: false,
     ..EXACT
 };
 
-/// Longest a copy may take that a lost change or a deadlock would hold up for longer or for good.
+/// Longest time for a copy that a lost change or a deadlock would hold up for longer or for good.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Between two looks at what a server or a copy does.
+/// Interval between two looks at a server or a copy.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 fn make_files(world: &World, (many, small): (usize, usize), large: usize) {
@@ -43,7 +43,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What the server was asked that it refused for being too much at once.
+/// Counts the calls that the server refused because too many came at once.
 fn refused(server: &WebServer) -> usize {
     let log = server.log();
     log.lines().filter(|line| line.contains("\" 503 ")).count()

@@ -1,4 +1,4 @@
-//! Every direction, and that a second run has nothing to do.
+//! Every direction; a second run has nothing to do.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ const BOTH: Exactness = Exactness {
     ..OBJECTS
 };
 
-/// Copies there and again; the second run must find everything unchanged.
+/// Copies twice; the second run must find everything unchanged.
 pub fn copy_twice(world: &World, from: &str, to: &str) {
     let first = world.copy([from, to]);
     assert!(first["transfers"].as_u64().unwrap() > 5, "{first}");
@@ -179,7 +179,7 @@ fn minio_keeps_everything_too() {
     assert_same(&world.path("source"), &world.path("back"), OBJECTS);
 }
 
-/// Large enough that a store copies it in several requests.
+/// Size that a store copies in several requests.
 const SEGMENTS_BYTES: usize = (64 << 20) + 12_345;
 
 #[test]

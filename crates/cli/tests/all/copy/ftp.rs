@@ -15,7 +15,7 @@ const SECONDS: Exactness = Exactness {
     ..EXACT
 };
 
-/// All that FTP can keep.
+/// Makes a tree of everything that FTP can keep.
 fn make_tree(world: &World) {
     let root = world.path("source");
     for folder in ["empty/below", "deep/er/est", "names", "many"] {

@@ -1,4 +1,4 @@
-//! Copies whose connections go through real gateways, which are killed with SIGKILL while they are used.
+//! Copies through real gateways, which are killed with SIGKILL while they are used.
 
 use std::{
     fs::{self, File},
@@ -21,12 +21,12 @@ use crate::{
 };
 
 const SIZE: usize = 160 << 20;
-/// Ports from 27,000 on, of which each peer has one.
+/// Number of ports from 27,000 on, of which each peer has one.
 const PORTS: u32 = 5_000;
-/// Copies until one is as it should be on a machine that does nothing else.
+/// Most copies until one runs as on an idle machine.
 const TRIES_MAX: u32 = 5;
 
-/// A port for one peer, which takes none that somebody holds for it.
+/// Returns a port for one peer that no other process holds.
 fn own_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
@@ -39,7 +39,7 @@ fn own_port() -> u16 {
     ports.find(is_free).unwrap()
 }
 
-/// Makes the gateway known as `near`, in the user's own file.
+/// Registers the gateway as `near`, in the user's own file.
 fn introduce(world: &World, gateway: &Gateway, to: &str) {
     let known = format!(
         "[near]\naddress = '{}'\nsecret_file = '{}'\nto = ['{to}']\n",
@@ -51,7 +51,7 @@ fn introduce(world: &World, gateway: &Gateway, to: &str) {
     fs::write(folder.join("gateways.toml"), known).unwrap();
 }
 
-/// A copy under way, so slow that it is not over before it is told to go on; killed when dropped.
+/// Running copy, so slow that it does not end before its limit is lifted; killed when dropped.
 struct Copying(Child);
 
 impl Copying {
@@ -69,7 +69,7 @@ impl Copying {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// Lifts the limit and waits until it has ended well; what it said.
+    /// Lifts the limit, waits for success, and returns the output.
     fn end(mut self, world: &World) -> String {
         fs::write(world.path("limit"), "off").unwrap();
         let start = now();
@@ -103,8 +103,8 @@ fn wait_for(gateway: &Gateway, bytes: u64, copying: &mut Copying) {
     }
 }
 
-/// Copies, and sees that no fewer bytes went through the gateway. One that does not answer for some seconds is gone round, and
-/// so it may take several copies.
+/// Copies until at least so many bytes went through the gateway. A gateway that does not answer for
+/// some seconds is bypassed, so this may take several copies.
 fn copy_all_through(gateway: &Gateway, bytes: u64, copy: impl Fn()) {
     let goes_through = || {
         let before = gateway.carried();
@@ -181,7 +181,8 @@ fn a_relay_that_lends_a_folder_is_reached_through_a_gateway_and_straight_without
     assert_same(&world.path("source"), &world.path("back"), EXACT);
 }
 
-/// SSH came in on an address that is open as well, but that no gateway leads to. Whether a copy goes through the gateway alone.
+/// Returns whether a copy goes through the gateway alone. SSH came in on an address that is open as
+/// well, but that no gateway leads to.
 fn goes_where_a_gateway_leads(server: &SshServer) -> bool {
     let plain = World::new();
     let port = own_port();
@@ -218,7 +219,7 @@ fn a_gateway_on_which_nothing_moves_any_more_is_left() {
     assert_copied(&world, "large", "far");
 }
 
-/// The port is open in one way alone, a forwarded one, as behind a firewall.
+/// The port is open by one way only, a forwarded one, as behind a firewall.
 #[test]
 fn a_copy_goes_on_through_ssh_when_the_one_way_to_a_port_is_gone() {
     let server = SshServer::start().unwrap();

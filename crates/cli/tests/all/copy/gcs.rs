@@ -19,7 +19,7 @@ const OBJECTS: Exactness = Exactness {
     ..EXACT
 };
 
-/// The store's own list of all it holds.
+/// Returns the store's own list of its content.
 fn objects(server: &GcsServer) -> String {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     let request = b"GET /storage/v1/b/testbed/o HTTP/1.0\r\nhost: localhost\r\n\r\n";

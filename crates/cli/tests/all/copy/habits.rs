@@ -1,4 +1,4 @@
-//! What people type by habit, and what each of it keeps.
+//! Options that people type by habit, and what each of them keeps.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use tokio::task::block_in_place;
 
 use crate::copy::world::{World, lines_of, set_mtime};
 
-/// Runs a copy that is to end with this code and these words; returns what it said.
+/// Runs a copy that must end with this code and these words; returns its output.
 fn ends(world: &World, arguments: &[&str], code: i32, words: &[&str]) -> String {
     let output = world.cp(arguments).output().unwrap();
     let lines = lines_of(&output);

@@ -17,10 +17,11 @@ use crate::copy::{
     world::{EXACT, World, assert_same, leftovers, lines_of, make_tree, noise},
 };
 
-/// Nothing that was started needs longer to be gone.
+/// Longest time until a started process is gone.
 const GONE_WITHIN: Duration = Duration::from_secs(300);
 
-/// A program that is posthaste with further arguments, so that its processes can be told apart.
+/// Writes a program that runs posthaste with further arguments, so that its processes can be told
+/// apart.
 pub fn wrapper(world: &World, name: &str, arguments: &str) -> String {
     let path = world.path(name);
     let program = env!("CARGO_BIN_EXE_posthaste");
@@ -33,13 +34,14 @@ pub fn wrapper(world: &World, name: &str, arguments: &str) -> String {
     path.display().to_string()
 }
 
-/// A port range that only this process names so, to find its peers by. Others may take some of its ports, never all.
+/// Returns a port range that only this process writes this way, to find its peers by it. Others may
+/// use some of its ports, never all.
 fn own_ports() -> String {
     let id = std::process::id();
     format!("{}-{}", 20_000 + id % 5_000, 26_000 + id / 5_000)
 }
 
-/// The peers that were started with these ports.
+/// Returns the peers that were started with these ports.
 fn peers(ports: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().flatten() {
@@ -79,7 +81,7 @@ fn wait_for_peer(ports: &str) -> u32 {
     }
 }
 
-/// Waits until a copy says in this file that bytes were sent.
+/// Waits until a copy reports in this file that bytes were sent.
 pub fn wait_until_moving(told: &Path) {
     let until = now() + GONE_WITHIN;
     let has_sent = |line: &str| {
@@ -101,7 +103,7 @@ pub fn at(server: &SshServer, path: &Path) -> String {
     format!("{}@127.0.0.1:{}", server.user(), path.display())
 }
 
-/// The world, and what reaches the server from it.
+/// Returns a world that reaches the server with this program.
 pub fn world_with(server: &SshServer, program: &str) -> World {
     World::new()
         .with_ssh(server)
@@ -223,8 +225,8 @@ fn kills_at_either_end_leave_nothing_running_and_the_copy_goes_on() {
     run_at_and_kill(&world, 8 << 20, "large", &there, 64 << 20);
     wait_until_gone(&ports);
     assert!(!world.path("far").exists(), "half a file has its name");
-    // Now the other end, while the client goes on and starts it again. At first it is so slow that it
-    // can't be done by then.
+    // Now the other end, while the client goes on and starts it again. At first it is so slow that
+    // it can't be done by then.
     fs::write(world.path("limit"), "2M").unwrap();
     let told = world.path("told");
     let client = world

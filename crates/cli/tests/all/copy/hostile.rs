@@ -1,4 +1,4 @@
-//! Sources that want something written elsewhere than where a copy goes.
+//! Malicious sources that try to write outside of a copy's destination.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tokio::task::block_in_place;
 
 use crate::copy::world::{World, lines_of};
 
-/// Rounds of a race that the store would have to win once.
+/// Rounds of a race, of which the store would have to win one.
 const ROUNDS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! `kill -9` at random moments: what was stored is not sent again, and everything arrives.
+//! `kill -9` at random moments: stored data is not sent again, and everything arrives.
 
 use std::{
     fs,
@@ -17,24 +17,25 @@ use crate::copy::world::{EXACT, Exactness, World, assert_same, leftovers, noise}
 /// Kills of each copy, by day a third of them.
 const ROUNDS: u64 = 6;
 
-/// The seed of the moments; a failing one is printed.
+/// Seed of the moments; a failing one is printed.
 pub const SEED: u64 = 20_261_120;
 
-/// Slow enough that no copy ends while this test is not scheduled.
+/// Rate so slow that no copy ends while this test is not scheduled.
 const RATE: u64 = 10 << 20;
-/// What is to be left when a copy is killed: it goes on for so long while this test is not scheduled.
+/// Bytes left when a copy is killed: the copy continues for so long while this test is not
+/// scheduled.
 const SPARE: u64 = 6 * RATE;
 const LANES: u64 = 2;
 const LARGE: usize = 120 << 20;
-/// Most that a copy sends between two kills.
+/// Most bytes that a copy sends between two kills.
 const ROUND_BYTES_MAX: u64 = 60 << 20;
 const MIDDLE: usize = 40 << 20;
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 
-/// Sent and not yet noted when killed: a segment in each lane.
+/// Bytes sent and not yet noted at a kill: a segment in each lane.
 const IN_FLIGHT_MAX: u64 = LANES * SEGMENT_BYTES_MAX;
 
-/// Longest to wait until a copy tells how far it is.
+/// Longest wait until a copy reports its progress.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 struct KillOnDrop(Child);
@@ -46,12 +47,12 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Runs the copy and kills it once it has sent `enough`; returns what it had sent.
+/// Runs the copy and kills it after it has sent `enough`; returns the bytes sent.
 pub fn run_and_kill(world: &World, from: &str, to: &str, enough: u64) -> u64 {
     run_at_and_kill(world, RATE, from, to, enough)
 }
 
-/// The same with another limit, in bytes a second.
+/// Runs a copy with another limit, in bytes a second, and kills it.
 pub fn run_at_and_kill(world: &World, rate: u64, from: &str, to: &str, enough: u64) -> u64 {
     let (rate, lanes) = (rate.to_string(), LANES.to_string());
     let child = world

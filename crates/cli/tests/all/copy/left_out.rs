@@ -1,4 +1,4 @@
-//! One object of a tree that can't be read is left out and named, and the rest arrives.
+//! An unreadable object of a tree is left out and named, and the rest arrives.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! File systems that refuse, round or fail: what arrives, what is said, and the exit code.
+//! File systems that refuse, round or fail: the copy's result, its messages, and its exit code.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ const EOPNOTSUPP: i32 = 95;
 const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
 
-/// Files small and large, directories and links.
+/// Small and large files, directories and links.
 const NAMES: [&str; 5] = ["a", "bad", "large", "sub/b", "sub/c:d"];
 
 fn make_source(world: &World) {
@@ -65,7 +65,7 @@ impl Run {
         (output, lines)
     }
 
-    /// Copies, and expects this exit code and these words on standard error.
+    /// Copies, and checks the exit code and these words on standard error.
     fn ends(&self, more: &[&str], code: i32, words: &[&str]) -> String {
         let (output, lines) = self.cp(more);
         assert_eq!(output.status.code(), Some(code), "{lines}");
@@ -79,7 +79,7 @@ impl Run {
         self.files.behind().join("there").join(name)
     }
 
-    /// Expects all files as they are but those left out, of which nothing is there.
+    /// Checks that all files are unchanged, and those left out are missing.
     fn holds_all_but(&self, left_out: &[&str]) {
         for name in NAMES {
             if left_out.contains(&name) {
@@ -238,7 +238,7 @@ fn a_name_that_is_cut_is_no_file_of_that_name() {
     shown("files", "a long name is cut", End::LeftOut);
 }
 
-/// Writes a file anew, as large as before.
+/// Overwrites a file with the same size.
 fn change(run: &Run, name: &str, secs: u64, nanos: u32) {
     let path = run.world.path("source").join(name);
     fs::write(&path, noise(99, 70_000)).unwrap();

@@ -1,4 +1,5 @@
-//! File systems of other hosts, by SFTP and by posthaste: what they refuse, round or hold is as it is here.
+//! File systems of other hosts, by SFTP and by posthaste: their refusals, rounding and content
+//! match those here.
 
 use std::{
     fs::{self, File},
@@ -28,7 +29,7 @@ const EILSEQ: i32 = 84;
 const ENAMETOOLONG: i32 = 36;
 const EOPNOTSUPP: i32 = 95;
 
-/// How another host is reached.
+/// Route to another host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Sftp,
@@ -38,7 +39,7 @@ enum Way {
 const WAYS: [Way; 2] = [Way::Sftp, Way::Host];
 const BOTH: &str = "SFTP, host";
 
-/// A host, and a world that reaches it.
+/// Host, and a world that reaches it.
 struct Far {
     server: SshServer,
     world: World,
@@ -52,7 +53,7 @@ impl Far {
         Self { server, world, way }
     }
 
-    /// The address of a path there, which is one of this machine too.
+    /// Returns the address of a path there, which also exists on this machine.
     fn address(&self, path: &Path) -> String {
         match self.way {
             Way::Sftp => self.server.address(&path.display().to_string()),
@@ -64,7 +65,7 @@ impl Far {
         self.world.path(name)
     }
 
-    /// Copies, and expects this exit code and these words on standard error.
+    /// Copies, and checks the exit code and these words on standard error.
     fn ends(&self, arguments: &[&str], code: i32, words: &[&str]) -> String {
         let output = self.world.cp(arguments).output().unwrap();
         let lines = lines_of(&output);
@@ -178,7 +179,7 @@ fn what_is_no_file_is_not_replaced() {
     );
 }
 
-/// Copies what must be refused before anything is done.
+/// Runs a copy that must be refused before anything is done.
 fn refuses(world: &World, from: &str, to: &str) {
     let output = world.cp([from, to]).output().unwrap();
     let lines = lines_of(&output);
@@ -355,7 +356,7 @@ fn links_that_lead_back_end_when_followed() {
     shown(BOTH, "a followed link leads back", End::LeftOut);
 }
 
-/// 1950.
+/// Year 1950.
 const OLD_SECS: u64 = 631_152_000;
 
 #[test]
@@ -392,10 +393,10 @@ fn times_before_1970_are_read_and_counted_where_they_are_not_kept() {
     shown(BOTH, "a time is before 1970", End::Right);
 }
 
-/// Files small and large, directories and links.
+/// Small and large files, directories and links.
 const NAMES: [&str; 5] = ["a", "bad", "large", "sub/b", "sub/c:d"];
 
-/// A host with a file system of these habits.
+/// Host with a file system of these habits.
 struct Run {
     far: Far,
     files: Files,
@@ -618,7 +619,7 @@ fn modes_that_are_not_kept_are_counted() {
 
 #[test]
 fn of_two_names_that_are_one_there_the_second_is_told() {
-    /// What becomes one: in each place of `sub`, and at the top.
+    /// Pairs of names that fold into one: in each place of `sub`, and at the top.
     const TWINS: [[&str; 2]; 4] = [
         ["file", "FILE"],
         ["\u{e4}", "a\u{308}"],

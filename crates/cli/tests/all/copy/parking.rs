@@ -19,13 +19,13 @@ use crate::copy::{
 };
 
 const MEBI: usize = 1 << 20;
-/// Several segments, the last of which is short.
+/// Length of a stream of several segments, the last of which is short.
 const STREAM_BYTES: usize = 100 * MEBI + 12_345;
-/// What is written before the destination dies: three segments are whole.
+/// Bytes written before the destination dies: three segments are whole.
 const BEFORE_BYTES: usize = 60 * MEBI;
-/// What is written before the first two segments are confirmed: no third one is whole.
+/// Bytes written before the first two segments are confirmed: no third one is whole.
 const FIRST_BYTES: usize = 33 * MEBI;
-/// How often something is looked at.
+/// Interval between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Looks before a test gives up: five minutes.
 const LOOKS_MAX: u32 = 6_000;
@@ -40,14 +40,14 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("{what} did not happen");
 }
 
-/// A stream on its way to an S3 server.
+/// Stream on its way to an S3 server.
 struct Pouring {
     child: Child,
     input: ChildStdin,
 }
 
 impl Pouring {
-    /// Starts it with `bytes`, and waits until the store has confirmed two segments.
+    /// Starts the stream with `bytes`, and waits until the store has confirmed two segments.
     fn start(world: &World, park: &[&str], bytes: &[u8]) -> Self {
         let mut child = world
             .cp(["-", "s3://testbed/run/out", "--json"])
@@ -75,7 +75,7 @@ impl Pouring {
     }
 }
 
-/// Segments that the ledgers of unfinished uploads name.
+/// Counts the segments in the ledgers of unfinished uploads.
 fn confirmed(world: &World) -> usize {
     let state = fs::read_dir(world.path("home/.local/state/posthaste/unfinished"));
     let ledgers = state
@@ -114,7 +114,7 @@ fn parked_json(world: &World, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The id of the only stream that is parked, as the list says and in this state.
+/// Returns the id of the only parked stream, which must be in this state.
 fn only(world: &World, state: &str) -> (String, Value) {
     let list = parked_json(world, &["list"]);
     let [one] = &list.as_array().unwrap()[..] else {
@@ -131,7 +131,7 @@ fn names(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A stream of which the store took the first segments and died; the rest is parked at `place`.
+/// Parks a stream's rest at `place`, after the store accepted the first segments and died.
 fn park_half(server: &mut S3Server, world: &World, place: &str) -> (Vec<u8>, String) {
     let bytes = noise(21, STREAM_BYTES);
     let pouring = Pouring::start(world, &["--park", place], &bytes[..BEFORE_BYTES]);

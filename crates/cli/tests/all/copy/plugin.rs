@@ -1,4 +1,4 @@
-//! Through plug-ins: both ways, killed, and with nothing left running.
+//! Copies through plug-ins: both directions, killed, and with nothing left running.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, thread, time::Duration};
 
@@ -14,11 +14,11 @@ use crate::copy::{
 
 const DIRSTORE: &str = "python/posthaste-plugin-dirstore";
 
-/// Longest until a plug-in, or what it started, has noticed that posthaste is gone, in looks of
-/// 20 ms: two minutes.
+/// Looks, 20 ms apart, until a plug-in and its processes must have noticed that posthaste is gone:
+/// two minutes.
 const LOOKS_MAX: u32 = 6_000;
 
-/// Panics unless all plug-ins that were started end soon; returns how many there were.
+/// Panics unless all started plug-ins end soon; returns their number.
 fn are_gone(world: &World) -> usize {
     let noted = fs::read_to_string(world.path("plug-ins")).unwrap();
     for process in noted.lines() {
@@ -35,7 +35,7 @@ fn are_gone(world: &World) -> usize {
     noted.lines().count()
 }
 
-/// How many processes have this in their arguments.
+/// Counts the processes with this text in their arguments.
 fn mentions(text: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());

@@ -1,4 +1,4 @@
-//! To a relay and back: files as they are, in the folder it lends.
+//! Copies to a relay and back: unchanged files, in the folder that it lends.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::copy::{
     world::{EXACT, World, assert_same, leftovers, lines_of, make_tree, noise},
 };
 
-/// A running `posthaste relay`; ends with its test.
+/// Running `posthaste relay`; ends with its test.
 pub struct Relay {
     child: Child,
     ready: Value,
@@ -42,7 +42,7 @@ impl Relay {
         format!("{}/{path}", url.replace("https", "posthaste"))
     }
 
-    /// Makes the relay known under a name.
+    /// Registers the relay under a name.
     fn write_profile(&self, world: &World, name: &str, fingerprint: &str) {
         let folder = world.path("home/.config/posthaste");
         fs::create_dir_all(&folder).unwrap();
@@ -86,7 +86,7 @@ fn local_to_relay_and_back() {
     assert_eq!(fs::read(world.path("one")).unwrap(), b"hush");
 }
 
-/// The ends differ in what they take whole: 8 MiB the relay, 16 MiB a local disk.
+/// The ends differ in the size that they accept whole: 8 MiB the relay, 16 MiB a local disk.
 #[test]
 fn files_that_only_one_end_takes_whole_come_back() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What is named to be copied, and where to: other names of one place, and links that come to it meanwhile.
+//! Sources and destinations: other names of one place, and links that lead to it later.
 
 use std::{fs, os::unix::fs::symlink, sync::Once};
 

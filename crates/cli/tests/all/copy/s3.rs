@@ -1,4 +1,4 @@
-//! `posthaste cp` with S3 as AWS's own tools are set up for it, and with keys that may do little.
+//! `posthaste cp` with S3 as AWS's own tools are set up for it, and with keys of few rights.
 
 use std::{
     collections::BTreeMap,
@@ -62,7 +62,7 @@ fn aws_settings_are_read_as_aws_does() {
     assert_eq!(fs::read(world.path("back")).unwrap(), b"x");
 }
 
-/// A store whose keys may read `known`, write what they want, and see nothing else.
+/// Starts a store whose keys may read `known`, write anything, and see nothing else.
 async fn narrow_store() -> Server {
     Server::start(|asked| {
         let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
@@ -77,7 +77,7 @@ async fn narrow_store() -> Server {
     .await
 }
 
-/// `posthaste cp` to or from what answers there.
+/// Runs `posthaste cp` to or from a server.
 fn cp(world: &World, server: &Server, arguments: [&str; 2]) -> Output {
     let mut command = world.cp(arguments);
     command.env("AWS_ENDPOINT_URL", server.url());
@@ -112,7 +112,7 @@ async fn one_object_is_copied_by_keys_that_may_not_list() {
     assert!(!world.path("other").exists());
 }
 
-/// A store that keeps its objects in a file system which takes upper and lower case for one, and the names that were written.
+/// Starts a store whose file system ignores case in names, and returns it with the names written.
 async fn folding_store() -> (Server, Arc<Mutex<Vec<String>>>) {
     let names = Arc::new(Mutex::new(Vec::new()));
     let (kept, written) = (Mutex::new(BTreeMap::new()), Arc::clone(&names));

@@ -1,4 +1,4 @@
-//! What can be read once: standard input and named pipes, to every kind of place.
+//! Sources that can be read once: standard input and named pipes, to every kind of place.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::copy::{
     world::{World, leftovers, lines_of, noise},
 };
 
-/// Sizes on both sides of what goes in one piece, and several segments.
+/// Sizes on both sides of the largest single segment, and several segments.
 const SIZES: [usize; 5] = [0, 1, 5_000_000, 17_000_001, 70_000_000];
 
 /// Starts a command and writes `bytes` to its standard input on another thread.
@@ -37,7 +37,7 @@ fn pour(world: &World, arguments: &[&str], bytes: Vec<u8>) -> Output {
     feed(world.cp(arguments), bytes).wait_with_output().unwrap()
 }
 
-/// Pours streams of all sizes to `there`; `read` gives what lies there.
+/// Streams all sizes to `there`; `read` returns the content there.
 fn pour_all(world: &World, there: &str, read: impl Fn(&str) -> Vec<u8>) {
     for size in SIZES {
         let (bytes, name) = (noise(size as u64, size), format!("out-{size}"));

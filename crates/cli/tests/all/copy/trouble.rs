@@ -1,5 +1,5 @@
-//! What goes wrong between two ends that are well: streams that stall, stores that ask for a pause,
-//! protocols that are gone, rates that change.
+//! Faults between two healthy ends: streams that stall, stores that ask for a pause, protocols that
+//! are gone, rates that change.
 
 use std::{
     fs,
@@ -22,25 +22,25 @@ use super::{
     world::{World, lines_of, noise},
 };
 
-/// What a middleman does to the connections that pass through it.
+/// Fault that a middleman inflicts on the connections through it.
 #[derive(Clone, Copy)]
 enum Mischief {
-    /// The first connection with so many bytes of answers goes silent.
+    /// Silence on the first connection after so many bytes of answers.
     Silence { after: usize },
-    /// Every connection carries so many bytes a second, but the first with this many bytes of answers:
-    /// from then on it carries `slow`.
+    /// Rate of every connection, in bytes a second; the first one drops to `slow` after this many
+    /// bytes of answers.
     Crawl {
         after: usize,
         rate: usize,
         slow: usize,
     },
-    /// The first requests of so many connections are answered with "503, come back in a second".
+    /// Answers "503, come back in a second" to the first requests of so many connections.
     Busy { connections: usize },
-    /// Long answers have a wrong byte.
+    /// Wrong byte in long answers.
     Tamper,
 }
 
-/// Passes connections on to a server on this machine, some of them badly.
+/// Proxy to a server on this machine that mistreats some connections.
 struct Middleman {
     port: u16,
     struck: Arc<AtomicUsize>,
@@ -275,7 +275,7 @@ fn what_was_copied_is_read_back_when_asked() {
     assert!(server.bucket_folder().join("run/large").exists());
 }
 
-/// Longest that a copy goes on after its time is over, on the busiest machine.
+/// Longest time that a copy continues after its time limit, on the busiest machine.
 const ENDED_WITHIN: Duration = Duration::from_secs(240);
 
 /// Copies `source` to the store over a slow link for so long, and returns the link's address.

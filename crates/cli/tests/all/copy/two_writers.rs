@@ -1,4 +1,5 @@
-//! Two machines that write one name on a server: each is told the truth, and what is there is of one of them.
+//! Two machines write one name on a server: each gets a true report, and the content is of one of
+//! them.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use crate::copy::{
 
 const SIZE: usize = 64 << 20;
 
-/// A home of its own, and a file that has the same name on each machine.
+/// Makes a home of its own, and a file that has the same name on each machine.
 fn machine(server: &SshServer, seed: u64) -> World {
     let world = World::new().with_ssh(server);
     fs::write(world.path("large"), noise(seed, SIZE)).unwrap();

@@ -1,4 +1,4 @@
-//! To WebDAV and back, and from a web server.
+//! Copies to WebDAV and back, and from a web server.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,7 +6,7 @@ use posthaste_testbed::{WebFace, WebServer};
 
 use crate::copy::world::{World, leftovers, lines_of, noise, set_mtime};
 
-/// A tree of directories in directories, with names that need care and a file in segments.
+/// Makes a tree of nested directories, with names that need care and a file in segments.
 fn make_plain_tree(root: &Path) {
     fs::create_dir_all(root.join("deep/er/still")).unwrap();
     for index in 0..40 {
@@ -18,7 +18,7 @@ fn make_plain_tree(root: &Path) {
     fs::write(root.join("empty"), "").unwrap();
 }
 
-/// What is in each file of a tree, by its name.
+/// Digests of a tree's files, by name.
 fn contents(root: &Path) -> BTreeMap<String, blake3::Hash> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_owned()];
@@ -53,7 +53,8 @@ fn trees_go_to_webdav_and_back() {
     assert_eq!(again["transfers"], 0, "{again}");
     world.copy([&format!("{there}/"), "back"]);
     assert_eq!(contents(&source), contents(&world.path("back")));
-    // What an older copy put back is another file, though it was written before the one that is there.
+    // What an older copy put back is another file, though it was written before the one that is
+    // there.
     let older = source.join("a b+c?d#e");
     fs::write(&older, "old").unwrap();
     set_mtime(&older, 1_500_000_000, 0);

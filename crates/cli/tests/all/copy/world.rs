@@ -16,7 +16,7 @@ use std::{
 use posthaste_testbed::{AzureServer, GcsServer, S3Server, SshServer, install};
 use serde_json::Value;
 
-/// A temporary folder with a home of its own.
+/// Temporary folder with its own home.
 pub struct World {
     folder: tempfile::TempDir,
     environment: Vec<(&'static str, String)>,
@@ -57,8 +57,8 @@ impl World {
         self
     }
 
-    /// Names the repository's `program` as the plug-in for `scheme`. Its process ids are noted in
-    /// the file `plug-ins`.
+    /// Registers the repository's `program` as the plug-in for `scheme`. Its process ids are noted
+    /// in the file `plug-ins`.
     pub fn with_plugin(self, scheme: &str, program: &str) -> Self {
         install::find_python().unwrap();
         let program = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -83,7 +83,7 @@ impl World {
         self
     }
 
-    /// Writes it anew, as an editor would, while a copy may read it.
+    /// Rewrites `profiles.toml`, as an editor would, while a copy may read it.
     pub fn set_profiles(&self, text: &str) {
         let path = self.path("home/.config/posthaste/profiles.toml");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -104,7 +104,7 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// `posthaste cp` with nothing of this machine's own configuration.
+    /// Builds a `posthaste cp` without this machine's own configuration.
     pub fn cp<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.posthaste(["cp"]);
         for option in &self.ssh_options {
@@ -114,7 +114,7 @@ impl World {
         command
     }
 
-    /// `posthaste` with nothing of this machine's own configuration.
+    /// Builds a `posthaste` without this machine's own configuration.
     pub fn posthaste<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         command
@@ -134,12 +134,12 @@ impl World {
     }
 }
 
-/// What a command wrote to standard error.
+/// Returns a command's standard error.
 pub fn lines_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Bytes that neither compress nor repeat; `seed` chooses which.
+/// Returns bytes that neither compress nor repeat; `seed` chooses them.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -158,7 +158,7 @@ pub fn set_mtime(path: &Path, secs: u64, nanos: u32) {
     File::open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// A tree with everything that is easily lost.
+/// Makes a tree with everything that is easily lost.
 pub fn make_tree(root: &Path, byte_names: bool) {
     let file = |name: &str, bytes: &[u8]| {
         let path = root.join(name);
@@ -192,7 +192,7 @@ pub fn make_tree(root: &Path, byte_names: bool) {
     fs::set_permissions(root.join("deep/er"), fs::Permissions::from_mode(0o751)).unwrap();
 }
 
-/// How exactly two trees must agree.
+/// Exactness with which two trees must agree.
 #[derive(Clone, Copy)]
 pub struct Exactness {
     pub mtime_step: Duration,
@@ -263,7 +263,7 @@ pub fn assert_same(wanted: &Path, found: &Path, exactness: Exactness) {
     }
 }
 
-/// Hidden files of unfinished copies below `root`.
+/// Lists hidden files of unfinished copies below `root`.
 pub fn leftovers(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];

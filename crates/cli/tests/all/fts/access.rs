@@ -1,4 +1,4 @@
-//! Who may do what, and how calls are answered.
+//! Permissions, and the answers to calls.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     support::{ask::ask, processes::text},
 };
 
-/// A token, made with these words.
+/// Makes a token with these words.
 fn token(world: &World, words: &str) -> String {
     let words: Vec<&str> = words.split(' ').collect();
     let file = world.folder.path().join(words[0]);
@@ -339,8 +339,8 @@ fn a_users_own_credential_opens_the_host_of_its_name() {
     assert_eq!(status, 403, "{said}");
 }
 
-/// Most memory that a service with large bodies has ever had: what bodies have together, what one job becomes, and what every
-/// service has.
+/// Most memory that a service with large bodies has ever used: all bodies together, one job in
+/// memory, and every service's base.
 const MEMORY_MEBI_MAX: u64 = 400;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What becomes of jobs when things go wrong.
+//! Fate of jobs when things go wrong.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -63,7 +63,8 @@ fn what_fails_is_tried_again_from_elsewhere_and_what_waits_too_long_ends() {
         "http://127.0.0.1:{}/f",
         posthaste_testbed::free_port().unwrap()
     );
-    // Four ways to the same file: nobody is at the first, nothing at the second, and the last is not needed.
+    // Four ways to the same file: nobody is at the first, nothing at the second, and the last is
+    // not needed.
     let sources = [
         away.clone(),
         world.from("none"),
@@ -125,7 +126,7 @@ fn what_fails_is_tried_again_from_elsewhere_and_what_waits_too_long_ends() {
     assert!(!slow.stored("big2").exists());
 }
 
-/// A moment in so many seconds, as RFC 3339 has it.
+/// Returns the RFC 3339 time in so many seconds.
 fn jiff_in(seconds: u64) -> String {
     let output = Command::new("date")
         .args([

@@ -15,10 +15,10 @@ use crate::support::{
     processes::{self, Service, now, text},
 };
 
-/// Nothing here takes longer, on any machine.
+/// Longest wait of these tests, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A service, a web server and a store that it has profiles for, named after their hosts.
+/// Service, a web server and a store that it has profiles for, named after their hosts.
 pub struct World {
     pub folder: tempfile::TempDir,
     pub web: WebServer,
@@ -27,7 +27,7 @@ pub struct World {
 }
 
 impl World {
-    /// Whose web server gives so many bytes a second at most.
+    /// Limits the web server to so many bytes a second.
     pub fn with(rate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (web, s3) = (WebServer::start().unwrap(), S3Server::start().unwrap());
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Changes the service's profiles, which are read anew at each use.
+    /// Changes the service's profiles, which it reads at each use.
     pub fn change_profiles(&self, change: impl Fn(&str) -> String) {
         let profiles = self.folder.path().join("config/posthaste/profiles.toml");
         let text = fs::read_to_string(&profiles).unwrap();
@@ -68,7 +68,7 @@ impl World {
         token.trim().to_owned()
     }
 
-    /// The port of its own.
+    /// Returns the address of FTS's interface, which has its own port.
     pub fn fts(&self) -> String {
         self.service.process.ready["fts_url"]
             .as_str()
@@ -76,7 +76,7 @@ impl World {
             .to_owned()
     }
 
-    /// One of FTS's programs.
+    /// Runs one of FTS's programs.
     pub fn client(&self, token: &str, program: &str, arguments: &[&str]) -> Output {
         let programs = install::find_fts_clients().unwrap();
         Command::new(programs.join(format!("fts-rest-{program}")))
@@ -87,7 +87,7 @@ impl World {
             .unwrap()
     }
 
-    /// The same with the service's own token, which must go well.
+    /// Runs a program with the service's own token, which must succeed.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.client(&self.token(), program, arguments);
         let said = text(&output.stdout);
@@ -99,13 +99,14 @@ impl World {
         said
     }
 
-    /// Submits by FTS's program: the job's id.
+    /// Submits by FTS's program; returns the job's id.
     pub fn submit(&self, arguments: &[&str]) -> String {
         let said = self.run("transfer-submit", arguments);
         said.split_whitespace().last().unwrap().to_owned()
     }
 
-    /// A call of the interface below the API, which has to answer with this status; as a user's token where one is given.
+    /// Calls the interface below the API, which must answer with this status; as a user's token if
+    /// one is given.
     pub fn call(
         &self,
         (method, path): (&str, &str),
@@ -142,7 +143,7 @@ impl World {
         said["job_id"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a job is over: its state.
+    /// Waits until a job ends; returns its state.
     pub fn end(&self, job: &str) -> String {
         let begun = now();
         loop {
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// Why the files of a job ended as they did.
+    /// Returns the reasons for the final states of a job's files.
     pub fn reasons(&self, job: &str) -> Vec<String> {
         let files = self.get(&format!("/jobs/{job}/files"));
         let files = files.as_array().unwrap().iter();
@@ -171,7 +172,7 @@ impl World {
             .collect()
     }
 
-    /// Where the web server shows a file.
+    /// Returns the address of a file at the web server.
     pub fn from(&self, name: &str) -> String {
         self.web.address(WebFace::Pages, name)
     }
@@ -180,13 +181,13 @@ impl World {
         self.s3.bucket_folder().join(key)
     }
 
-    /// An address in the store, as FTS's users write it.
+    /// Returns an address in the store, in the form of FTS's users.
     pub fn into(key: &str) -> String {
         format!("s3s://localhost/{}/{key}", S3Server::BUCKET)
     }
 }
 
-/// Makes a file that looks like no other, and says its Adler-32.
+/// Makes a unique file, and returns its Adler-32.
 pub fn make(path: &Path, bytes: usize, seed: u64) -> String {
     let content = processes::noise(seed, bytes);
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What is left out of a dataset, and what is kept of its files besides their bytes.
+//! Files left out of a dataset, and facts of its files kept beside their bytes.
 
 use std::{fs, path::Path};
 
@@ -86,7 +86,7 @@ fn pipes_and_sockets_are_counted_and_named_and_stay() {
     assert_eq!(report["left_out"], 2, "{report}");
 }
 
-/// Removes the fragments that a relay stored, but not their directory. Returns how many those were.
+/// Removes the fragments that a relay stored, but not their directory. Returns their number.
 fn remove_fragments(relay: &Relay) -> usize {
     let mut removed = 0;
     let mut open = vec![relay.directory.join("datasets")];
@@ -162,7 +162,8 @@ fn what_a_relay_has_of_a_file_as_it_was_makes_way_for_its_chunks_without_it() {
     centre.pull_rest("r1", &["large.bin"]);
 }
 
-/// What a file is besides its bytes: owner, group, how many names, which inode, and its attributes of these names.
+/// Returns a file's facts beside its bytes: owner, group, number of names, inode, and its
+/// attributes of these names.
 fn extras(path: &Path) -> (u32, u32, u64, Vec<Vec<u8>>) {
     use std::os::unix::fs::MetadataExt;
     let found = fs::symlink_metadata(path).unwrap();

@@ -1,4 +1,4 @@
-//! What is refused, what a dry run and a plan say, and on which terms depots are lent.
+//! Refusals, the output of a dry run and a plan, and the terms on which depots are lent.
 
 use serde_json::Value;
 
@@ -114,7 +114,8 @@ fn a_dry_run_decides_the_same_and_changes_nothing() {
     assert_eq!(refused.status.code(), Some(11));
 }
 
-/// A refusal of a request over `ash`, which is closed, offers another depot and other hours.
+/// Checks that the refusal of a request over `ash`, which is closed, offers another depot and other
+/// hours.
 fn expect_offers(offered: &str) {
     for row in [
         "it would be possible with",
@@ -126,7 +127,7 @@ fn expect_offers(offered: &str) {
     }
 }
 
-/// Two depots take two fragments of a chunk only while they share no domain.
+/// Checks that two depots store two fragments of a chunk only while they share no failure domain.
 fn expect_domains_to_count(centre: &Centre, plan: impl Fn() -> std::process::Output) {
     let [_, birch, cedar] = &centre.relays[..] else {
         panic!("three relays were started");

@@ -1,4 +1,4 @@
-//! The commands that pages and help print.
+//! Commands that pages and help print.
 
 use std::{
     collections::BTreeMap,
@@ -7,13 +7,13 @@ use std::{
     process::Command,
 };
 
-/// A page of the documentation.
+/// Page of the documentation.
 pub struct Page {
     path: PathBuf,
     text: String,
 }
 
-/// The README, and the pages for people who use posthaste or run it.
+/// Returns the README, and the pages for people who use posthaste or run it.
 pub fn pages() -> impl Iterator<Item = Page> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = ["guide", "operating", "reference"].map(|name| root.join("docs").join(name));
@@ -32,7 +32,7 @@ pub fn pages() -> impl Iterator<Item = Page> {
 }
 
 impl Page {
-    /// What its blocks of commands say to type, each in one line.
+    /// Returns the commands in the page's blocks, each in one line.
     pub fn commands(&self) -> Vec<String> {
         let (mut commands, mut block) = (Vec::new(), None);
         for line in self.text.lines() {
@@ -50,7 +50,7 @@ impl Page {
         commands
     }
 
-    /// What its sentences say of commands: spans of code that begin with `posthaste`.
+    /// Returns the commands in the page's sentences: spans of code that begin with `posthaste`.
     pub fn spans(&self) -> Vec<String> {
         let prose = self.text.split("```").step_by(2);
         let spans = prose.flat_map(|text| text.split('`').skip(1).step_by(2));
@@ -59,7 +59,8 @@ impl Page {
     }
 }
 
-/// The commands of a block: all of a script, what follows a prompt, and what posthaste itself says to type.
+/// Returns the commands of a block: all of a script, the text after a prompt, and commands that
+/// posthaste itself suggests.
 fn typed(kind: &str, lines: &[&str]) -> Vec<String> {
     let margin = lines
         .first()
@@ -73,7 +74,7 @@ fn typed(kind: &str, lines: &[&str]) -> Vec<String> {
     }
 }
 
-/// Commands of which some go on in further lines.
+/// Joins commands that continue in further lines.
 pub fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let (mut commands, mut open) = (Vec::new(), String::new());
     for line in lines {
@@ -95,7 +96,7 @@ pub fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     commands
 }
 
-/// A command without line breaks, comments and the sign that it stays in the background.
+/// Returns a command without line breaks, comments and the background sign.
 pub fn one_line(command: &str) -> String {
     let command = command.split(" # ").next().unwrap_or("");
     let command = command.replace("\\\n", " ");
@@ -109,7 +110,7 @@ pub fn one_line(command: &str) -> String {
     }
 }
 
-/// What `posthaste … --help` says of each command, by its words: `depot add`.
+/// Output of `posthaste … --help` for each command, by its words: `depot add`.
 pub struct Help {
     texts: BTreeMap<String, String>,
 }
@@ -144,7 +145,7 @@ impl Help {
         Self { texts }
     }
 
-    /// The examples of all commands, without what is said of them.
+    /// Returns the examples of all commands, without their explanations.
     pub fn examples(&self) -> impl Iterator<Item = String> {
         self.texts.values().flat_map(|text| {
             let examples = text.lines().skip_while(|line| *line != "Examples:");
@@ -156,7 +157,7 @@ impl Help {
         })
     }
 
-    /// What is wrong in a command that a sentence names: an option that it does not have.
+    /// Returns the mistake in a command that a sentence names: an option that it does not have.
     pub fn mistake_of(&self, span: &str) -> Option<String> {
         let mut words = span.split(' ').skip(1).peekable();
         let mut command = String::new();
@@ -186,7 +187,7 @@ impl Help {
     }
 }
 
-/// The commands that a help lists.
+/// Returns the commands that a help lists.
 fn commands_in(text: &str) -> impl Iterator<Item = &str> {
     let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| line.starts_with("  "));

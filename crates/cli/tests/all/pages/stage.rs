@@ -18,7 +18,7 @@ use posthaste_testbed::install;
 
 use super::printed::one_line;
 
-/// A line of a stage.
+/// Line of a stage.
 enum Line<'a> {
     Run { code: &'a str, command: String },
     Start { command: String },
@@ -26,7 +26,7 @@ enum Line<'a> {
     Shell { text: &'a str },
 }
 
-/// The commands of pages that a stage runs.
+/// Returns the commands of pages that a stage runs.
 pub fn commands(name: &str) -> Vec<String> {
     let text = read(name);
     let commands = lines(&text).into_iter().filter_map(|(_, line)| match line {
@@ -36,7 +36,7 @@ pub fn commands(name: &str) -> Vec<String> {
     commands.collect()
 }
 
-/// Plays a stage, as root, where nothing of it reaches the machine.
+/// Plays a stage, as root, isolated from the machine.
 pub fn play(name: &str) {
     let root = tempfile::tempdir().unwrap();
     let script = tempfile::NamedTempFile::new().unwrap();
@@ -58,7 +58,7 @@ pub fn play(name: &str) {
     assert!(status.success(), "{name}.stage ends with {status}");
 }
 
-/// A stage as a script of bash.
+/// Translates a stage into a script of bash.
 fn script_of(name: &str) -> String {
     let mut script = fs::read_to_string(folder().join("stage.sh")).unwrap();
     for (number, line) in lines(&read(name)) {
@@ -78,7 +78,7 @@ fn script_of(name: &str) -> String {
     script
 }
 
-/// The lines of a stage with their numbers.
+/// Returns the lines of a stage with their numbers.
 fn lines(text: &str) -> Vec<(usize, Line<'_>)> {
     let mut lines: Vec<(usize, Line<'_>)> = Vec::new();
     for (index, text) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! A centre with a stand-in for PBS.
+//! Centre with a stand-in for PBS.
 
 use std::{
     fs::{self, Permissions},
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::support::processes::{PATIENCE, Service, now, text};
 use crate::support::profiles;
 
-/// What the hook waits for longer than at a site, as this machine may be busy; its alarm comes after 30 s.
+/// Timeouts of the hook, longer than at a site, as this machine may be busy; the hook's alarm comes
+/// after 30 s.
 const WITHIN: [(&str, u32); 4] = [
     ("ANSWER_WITHIN_S = ", 12),
     ("CHECK_WITHIN_S = ", 12),
@@ -22,7 +23,8 @@ const WITHIN: [(&str, u32); 4] = [
     ("TASKS_WITHIN_S = ", 15),
 ];
 
-/// A centre of one host: a stand-in for PBS, a service and scratch, an S3 server and an SSH server that hold inputs.
+/// Centre of one host: a stand-in for PBS, a service and scratch, an S3 server and an SSH server
+/// that hold inputs.
 pub struct Centre {
     pub folder: tempfile::TempDir,
     pub service: Service,
@@ -31,12 +33,12 @@ pub struct Centre {
 }
 
 impl Centre {
-    /// The S3 server gives so many bytes a second.
+    /// Starts a centre whose S3 server sends so many bytes a second.
     pub fn start(rate: &str) -> Self {
         Self::start_with(rate, &[])
     }
 
-    /// With a service that root runs for everybody.
+    /// Starts a centre with a service that root runs for everybody.
     pub fn start_for_all(rate: &str) -> Self {
         let centre = Self::start_with(rate, &["--as-owners"]);
         let modes = [(".", 0o755), ("scratch", 0o1777)];
@@ -46,7 +48,7 @@ impl Centre {
         centre
     }
 
-    /// With more arguments for the service.
+    /// Starts a centre with more arguments for the service.
     pub fn start_with(rate: &str, more: &[&str]) -> Self {
         install::find_python().unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -74,7 +76,7 @@ impl Centre {
         self.folder.path().join(name)
     }
 
-    /// Does what the page for operators says, with the settings of this place.
+    /// Installs the hook as the page for operators says, with the settings of this place.
     fn install_hook(&self) {
         let mut hook = fs::read_to_string(plugins().join("posthaste_hook.py")).unwrap();
         for (within, most_s) in WITHIN {
@@ -110,7 +112,7 @@ impl Centre {
         }
     }
 
-    /// The staging programs, with the paths that a site writes into them.
+    /// Installs the staging programs, with the paths that a site writes into them.
     fn install_staging(&self) {
         let scp = self.path("scp");
         fs::write(
@@ -157,7 +159,7 @@ impl Centre {
         self.command(words).output().unwrap()
     }
 
-    /// Waits until that holds.
+    /// Waits until a condition holds.
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
         let start = now();
         while !holds() {
@@ -166,7 +168,7 @@ impl Centre {
         }
     }
 
-    /// One command of PBS that must go well.
+    /// Runs a command of PBS that must succeed.
     pub fn ask(&self, words: &[&str]) -> String {
         let output = self.pbs(words);
         assert!(
@@ -182,7 +184,7 @@ impl Centre {
         self.submit_with(&[], script)
     }
 
-    /// The same with options.
+    /// Submits a script with options.
     pub fn submit_with(&self, options: &[&str], script: &str) -> Output {
         let script = script
             .replace("SCRATCH", self.path("scratch").to_str().unwrap())
@@ -202,7 +204,7 @@ impl Centre {
         serde_json::from_str(&self.ask(&["qstat", id])).unwrap()
     }
 
-    /// Lets the scheduler look again and again until the job is as it should be.
+    /// Lets the scheduler cycle until the job is as wanted.
     pub fn cycle_until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let start = now();
         loop {
@@ -221,7 +223,7 @@ impl Centre {
         read(self.path("pbs/log")) + &read(self.path("service.log"))
     }
 
-    /// The requests that stage out.
+    /// Returns the requests that stage out.
     pub fn leaving(&self) -> Vec<Value> {
         let requests = self.service.json(&["list", "--json"]);
         let requests = requests.as_array().unwrap().iter();
@@ -231,7 +233,7 @@ impl Centre {
             .collect()
     }
 
-    /// What the service says of all jobs of PBS, also of those that are gone.
+    /// Returns the service's view of all jobs of PBS, also of finished ones.
     pub fn jobs_of_service(&self) -> String {
         let token = fs::read_to_string(self.service.state.join("token")).unwrap();
         let asked = Command::new(install::find_python().unwrap())
@@ -257,7 +259,7 @@ fn plugins() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/pbs")
 }
 
-/// What the service asks PBS by.
+/// Installs the programs with which the service asks PBS.
 fn install_programs(folder: &Path) {
     let python = install::find_python().unwrap();
     let fake = plugins().join("fake/fakepbs");
@@ -275,7 +277,7 @@ fn install_programs(folder: &Path) {
     }
 }
 
-/// The profiles of the service, and the same for who stages by himself.
+/// Writes the profiles of the service, and those of a user who stages alone.
 fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
     let text = profiles::of_sources(folder, s3, ssh, rate);
     for name in ["config/posthaste", "home/.config/posthaste"] {

@@ -1,4 +1,5 @@
-//! One service, run by root, for the jobs of all users of PBS: each has their own rights and no others.
+//! A service run by root serves the jobs of all users of PBS: each has their own rights and no
+//! others.
 
 use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
 
@@ -14,7 +15,7 @@ use crate::{
 };
 
 impl Centre {
-    /// Submits a script of somebody's.
+    /// Submits a script as somebody.
     fn submitted_by(&self, (name, _): (&str, u32), script: &str) -> String {
         let output = self.submit_with(&["--as", name], script);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -22,7 +23,8 @@ impl Centre {
     }
 }
 
-/// A centre with two depots, a service of root's and directories that Alice and Bob alone may look into.
+/// Starts a centre with two depots, a service of root's and directories that only Alice and Bob can
+/// read.
 fn start() -> (Centre, [Relay; 2], [PathBuf; 2]) {
     let centre = Centre::start_for_all("1G");
     let relays = ["a", "b"].map(|name| Relay::start(centre.folder.path(), name, "1G", "10M"));

@@ -1,4 +1,4 @@
-//! The queue of PBS: looked at, forecast, and data that comes by it.
+//! Queue of PBS: polled, forecast, and followed by just-in-time data.
 
 use std::{fs, process::Child};
 
@@ -9,12 +9,14 @@ use crate::{
     support::processes::text,
 };
 
-/// Far in the future: a job that may run for two hours has just begun, and data is wanted half an hour before the next.
+/// Remaining wait in the far future: a job that may run for two hours has just begun, and data is
+/// wanted half an hour before the next.
 const FAR_S: i64 = 5000;
-/// Further: nobody knows when the job that is waited for ends.
+/// Wait further ahead: nobody knows when the job before it ends.
 const UNKNOWN_S: i64 = 6 * 3600;
 
-/// A centre whose service lets data come just in time, and its first job, which runs until there is a file `go`.
+/// Centre whose service brings data just in time, and its first job, which runs until there is a
+/// file `go`.
 struct Busy {
     centre: Centre,
     first: String,
@@ -43,7 +45,8 @@ impl Busy {
         busy
     }
 
-    /// Waits until so many stage-ins are held back for at least so long, and none of them has begun.
+    /// Waits until so many stage-ins are held back for at least so long, and none of them has
+    /// begun.
     fn wait_until_held_back(&self, count: usize, least_s: i64) {
         let now = jiff::Timestamp::now();
         self.centre.wait_for("its data is held back", || {
@@ -66,7 +69,7 @@ impl Busy {
         assert!(self.running.wait().unwrap().success());
     }
 
-    /// Lets the job run, which must go well.
+    /// Runs the job, which must succeed.
     fn runs(&self, job: &str) {
         let done = self.centre.cycle_until(job, |job| job["job_state"] == "F");
         assert_eq!(done["Exit_status"], 0, "{done}\n{}", self.centre.log());

@@ -1,4 +1,4 @@
-//! A centre with a Slurm.
+//! Centre with a Slurm.
 
 use std::{
     fs::{self, Permissions},
@@ -12,10 +12,11 @@ use serde_json::Value;
 pub use crate::support::files::{contents, make_files};
 use crate::support::processes::{Relay, Service};
 
-/// Who submits jobs.
+/// User who submits jobs.
 pub const USER: u32 = 65534;
 
-/// A centre with a Slurm, a service and scratch, an S3 server and an SSH server that hold inputs, and two relays.
+/// Centre with a Slurm, a service and scratch, an S3 server and an SSH server that hold inputs, and
+/// two relays.
 pub struct Centre {
     pub slurm: Slurm,
     pub service: Service,
@@ -26,25 +27,26 @@ pub struct Centre {
 }
 
 impl Centre {
-    /// The archive gives so many bytes a second; a stage-in may take so many seconds.
+    /// Starts a centre whose archive sends so many bytes a second; a stage-in may take so many
+    /// seconds.
     pub fn start(rate: &str, stage_in_timeout: u32) -> Self {
         Self::start_with(rate, |slurm, service| {
             install(slurm, service, stage_in_timeout)
         })
     }
 
-    /// With a Slurm that is made to work with the service in this way.
+    /// Starts a centre with a Slurm that is set up for the service in this way.
     pub fn start_with(rate: &str, install: impl FnOnce(&Slurm, &Service)) -> Self {
         Self::start_all(rate, (Some(USER), &[]), install)
     }
 
-    /// With a service that is started with more arguments.
+    /// Starts a centre with more arguments for the service.
     pub fn start_serving(rate: &str, more: &[&str]) -> Self {
         let usual = |slurm: &Slurm, service: &Service| install(slurm, service, 600);
         Self::start_all(rate, (Some(USER), more), usual)
     }
 
-    /// The same with a Slurm that is made to work with it in another way.
+    /// Starts a centre and a Slurm that is set up in another way to work with it.
     pub fn start_serving_with(
         rate: &str,
         more: &[&str],
@@ -53,13 +55,13 @@ impl Centre {
         Self::start_all(rate, (Some(USER), more), install)
     }
 
-    /// With a service that root runs for everybody.
+    /// Starts a centre with a service that root runs for everybody.
     pub fn start_for_all(rate: &str) -> Self {
         let usual = |slurm: &Slurm, service: &Service| install(slurm, service, 600);
         Self::start_all(rate, (None, &["--as-owners"]), usual)
     }
 
-    /// With a service of this user, or of root's.
+    /// Starts a centre with a service of this user, or of root's.
     fn start_all(
         rate: &str,
         (user, more): (Option<u32>, &[&str]),
@@ -110,7 +112,7 @@ impl Centre {
         self.folder.path().join("scratch")
     }
 
-    /// Writes a script where jobs run: on scratch, which `SCRATCH` in its text stands for.
+    /// Writes a script in the jobs' folder: on scratch, for which `SCRATCH` stands in its text.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.scratch().join(name);
         let scratch = self.scratch();
@@ -135,7 +137,8 @@ impl Centre {
         fs::read_to_string(self.folder.path().join("service.log")).unwrap_or_default()
     }
 
-    /// The request that brings home what a job left: it comes once the job is told of as ended.
+    /// Returns the request that stages out a job's results: it appears after the job's end is
+    /// reported.
     pub fn leaving(&self, source: &str) -> Value {
         let source = self.scratch().join(source);
         let mut found = Value::Null;
@@ -148,14 +151,14 @@ impl Centre {
         found
     }
 
-    /// The requests for which that holds, newest first.
+    /// Returns the requests that satisfy `wanted`, newest first.
     pub fn requests(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let all = self.service.json(&["list", "--json"]);
         let all = all.as_array().unwrap().iter();
         all.filter(|one| wanted(one)).cloned().collect()
     }
 
-    /// The stage-ins to a place on scratch.
+    /// Returns the stage-ins to a place on scratch.
     pub fn stage_ins(&self, to: &str) -> Vec<Value> {
         let to = self.scratch().join(to);
         self.requests(|one| one["stage_in"].is_object() && one["to"].as_str() == to.to_str())
@@ -169,7 +172,7 @@ impl Centre {
     }
 }
 
-/// What `posthaste` on the service's side knows of the sources.
+/// Writes the profiles with which `posthaste` on the service's side opens the sources.
 fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
     let text = crate::support::profiles::of_sources(folder, s3, ssh, rate);
     let path = folder.join("config/posthaste/profiles.toml");
@@ -179,8 +182,8 @@ fn write_profiles(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) {
     chown(&path, Some(USER), Some(USER)).unwrap();
 }
 
-/// What `burst_buffer.conf` says of how often it is asked for data: every second rather than four times a minute, where Slurm
-/// asks at all and the setting is known.
+/// Returns the line of `burst_buffer.conf` for polling: every second rather than four times a
+/// minute, if Slurm polls at all and knows the setting.
 pub fn polling(slurm: &Slurm) -> &'static str {
     let version = slurm.ask("scontrol", &["--version"]).unwrap();
     if version.contains("22.05") {
@@ -189,7 +192,7 @@ pub fn polling(slurm: &Slurm) -> &'static str {
     "PollInterval=1\n"
 }
 
-/// Puts the plug-in beside slurm.conf.
+/// Installs the plug-in beside slurm.conf.
 fn install(slurm: &Slurm, service: &Service, stage_in_timeout: u32) {
     let file = |name: &str| slurm.folder().join(name);
     let hooks = format!(

@@ -1,4 +1,4 @@
-//! What dies, takes too long, or is called off.
+//! Failures, timeouts and cancellations.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn is_held(reason: &str) -> bool {
     reason.contains("burst_buffer/lua") || reason.contains("JobHeld")
 }
 
-/// Waits until something of what a stage-in brings is here, and not all.
+/// Waits until some of a stage-in's data is here, and not all.
 pub fn wait_until_half_here(centre: &Centre, to: &str) {
     let looked = centre.slurm.wait_until("some of it is here", |_| {
         let found = centre.stage_ins(to);
@@ -75,20 +75,21 @@ fn a_stage_in_that_takes_too_long_holds_its_job_until_it_is_through() {
     assert!(ran("ran") && !ran("without"));
 }
 
-/// A request that leaves scratch from below this folder.
+/// Returns the requests that leave scratch from below this folder.
 fn leaves(centre: &Centre, folder: &str) -> Vec<Value> {
     let folder = centre.scratch().join(folder);
     centre.requests(|one| one["source"].as_str() == folder.to_str())
 }
 
-/// Whether something on scratch has a name that begins so.
+/// Returns whether a name on scratch begins so.
 fn is_begun(centre: &Centre, name: &str) -> bool {
     let entries = fs::read_dir(centre.scratch()).unwrap();
     let mut names = entries.map(|entry| entry.unwrap().file_name());
     names.any(|found| found.to_string_lossy().starts_with(name))
 }
 
-/// An input that takes far longer to come than what calls it off is given to be told of again. It takes no room itself.
+/// Makes an input that takes far longer to arrive than its cancellation may take. It uses no space
+/// itself.
 fn make_vast(centre: &Centre) {
     let folder = centre.s3.bucket_folder().join("vast");
     fs::create_dir(&folder).unwrap();
@@ -175,7 +176,8 @@ fn what_is_called_off_leaves_nothing_half_done() {
     assert!(leaves(&centre, "never").is_empty());
 }
 
-/// Slurm says nothing of a job that it should have torn down: it happens where it is busy while one is called off.
+/// Slurm does not report a job that it should have torn down: this happens if it is busy during a
+/// cancellation.
 #[test]
 fn a_job_that_was_called_off_is_seen_though_its_teardown_never_comes() {
     let centre = Centre::start("1500K", 600);

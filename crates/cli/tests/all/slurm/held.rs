@@ -21,7 +21,7 @@ use crate::{
     support::processes::{Service, text},
 };
 
-/// `posthaste submit` by the user of the service.
+/// Builds a call of `posthaste submit` by the user of the service.
 fn submitting(centre: &Centre, arguments: &[&str]) -> Command {
     let mut command = centre.slurm.command("setpriv");
     let user = USER.to_string();
@@ -40,7 +40,7 @@ fn submit(centre: &Centre, arguments: &[&str]) -> Output {
     submitting(centre, arguments).output().unwrap()
 }
 
-/// Submits a script with that text; the job's number.
+/// Submits a script with that text; returns the job's number.
 fn submit_text(centre: &Centre, name: &str, script: &str) -> u32 {
     centre.script(name, script);
     let submitted = submit(centre, &[name]);
@@ -48,12 +48,12 @@ fn submit_text(centre: &Centre, name: &str, script: &str) -> u32 {
     number(&text(&submitted.stdout))
 }
 
-/// The job's number, as it was said.
+/// Returns the job's number from the output.
 fn number(said: &str) -> u32 {
     said.trim().rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// That `posthaste submit` refuses this with that exit code and these words.
+/// Checks that `posthaste submit` refuses the arguments with that exit code and these words.
 fn is_refused(centre: &Centre, arguments: &[&str], code: i32, said: &str) {
     let refused = submit(centre, arguments);
     let why = text(&refused.stderr);
@@ -61,7 +61,7 @@ fn is_refused(centre: &Centre, arguments: &[&str], code: i32, said: &str) {
     assert_eq!(refused.status.code(), Some(code), "{why}");
 }
 
-/// What is wrong is said before anything is submitted.
+/// Checks that mistakes are reported before anything is submitted.
 fn refusals(centre: &Centre) {
     for (directive, code, said) in [
         ("stage_in sorce=a destination=/b", 2, "line 2: `sorce`"),
@@ -147,7 +147,7 @@ fn a_held_job_is_released_with_its_data_and_what_it_leaves_leaves() {
     is_cancelled(&centre);
 }
 
-/// The files that a pattern matched leave as one dataset.
+/// Checks that the files matched by a pattern leave as one dataset.
 fn files_leave(centre: &Centre) {
     let left = || centre.requests(|one| one["only"] == json!(["1.nc", "2.nc"]));
     let leave = |_: &Slurm| Ok(!left().is_empty());
@@ -173,7 +173,8 @@ fn files_leave(centre: &Centre) {
     assert_eq!(fs::read_to_string(home.join("2.nc")).unwrap(), "2\n");
 }
 
-/// What two directories hold lies at its address as it was, each below the name of its own, and left scratch.
+/// Checks that the content of two directories lies unchanged at its address, each below its own
+/// name, and left scratch.
 fn logs_are_there(centre: &Centre, job: u32) {
     let there = centre.s3.bucket_folder().join(format!("logs/{job}"));
     let scratch = centre.scratch();
@@ -190,7 +191,7 @@ fn logs_are_there(centre: &Centre, job: u32) {
     }
 }
 
-/// Whoever waits for a job's data is told that the job was cancelled.
+/// Checks that a user waiting for a job's data learns of the job's cancellation.
 fn is_cancelled(centre: &Centre) {
     centre.script(
         "cancelled.sh",
@@ -211,7 +212,7 @@ fn is_cancelled(centre: &Centre) {
     assert!(text(&ended.stderr).contains("was cancelled before its data was here"));
 }
 
-/// Puts the prolog and the epilog in, for the user of the service.
+/// Installs the prolog and the epilog, for the user of the service.
 fn with_prologs(slurm: &Slurm, service: &Service) {
     let file = |name: &str| slurm.folder().join(name);
     fs::create_dir(file("services")).unwrap();
@@ -273,20 +274,20 @@ fn a_job_begins_with_its_data_or_stays_held_and_says_why() {
     centre.wait_for(occupier, |state, _| state == "COMPLETED");
 }
 
-/// Its user holds or releases a job.
+/// Holds or releases a job as its user.
 fn as_user(centre: &Centre, what: &str, job: u32) {
     let mut scontrol = centre.slurm.as_user("scontrol");
     let done = scontrol.args([what, &job.to_string()]).output().unwrap();
     assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
-/// The service looks at a job soon.
+/// Makes the service look at a job soon.
 fn look(centre: &Centre, job: u32) {
     let look = format!("POST /v1/jobs/slurm/{job}/look");
     tell(&centre.service, &look, "");
 }
 
-/// Waits until the service says this of who holds a job.
+/// Waits until the service reports this holder of a job.
 fn wait_until_known_as(centre: &Centre, job: u32, hold: &str) {
     let wanted = format!(r#""hold":"{hold}""#);
     let is_known = |_: &Slurm| {
@@ -297,7 +298,7 @@ fn wait_until_known_as(centre: &Centre, job: u32, hold: &str) {
     seen.unwrap_or_else(|error| panic!("{hold}: {error}\n{}", centre.service_log()));
 }
 
-/// A job that its user holds stays so, also where its data goes meanwhile and comes again.
+/// Checks that a job held by its user stays held, even if its data goes meanwhile and returns.
 fn is_kept_by_its_user(centre: &Centre, job: u32) {
     as_user(centre, "hold", job);
     let file = centre.scratch().join("weather/deep/0.h5");
@@ -314,7 +315,8 @@ fn is_kept_by_its_user(centre: &Centre, job: u32) {
     as_user(centre, "release", job);
 }
 
-/// A job that its user releases while its data can't come is held for it, and says why, until it is here.
+/// Checks that a job released by its user while its data can't come is held, with the reason, until
+/// it is here.
 fn is_held_again_where_released_too_soon(centre: &Centre, job: u32) {
     let place = centre.scratch().join("weather");
     as_user(centre, "hold", job);
@@ -338,7 +340,7 @@ fn is_held_again_where_released_too_soon(centre: &Centre, job: u32) {
     wait_until_known_as(centre, job, "released");
 }
 
-/// A job whose data can't come says why, and starts when its user says so.
+/// Checks that a job whose data can't come gives the reason, and starts when its user releases it.
 fn stays_held(centre: &Centre) {
     centre.script(
         "absent.sh",
@@ -366,7 +368,7 @@ fn stays_held(centre: &Centre) {
     centre.wait_for(job, |state, _| state == "COMPLETED");
 }
 
-/// What a job leaves that was cancelled leaves, where that was asked for.
+/// Checks that the output of a cancelled job leaves, if that was asked for.
 fn leaves_when_cancelled(centre: &Centre) {
     let job = submit_text(
         centre,

@@ -1,5 +1,5 @@
-//! The plug-in as later Slurms call it than the one that is installed here: Lua itself calls it with their arguments, as a stand-in for
-//! them. The service, its sources and what it moves are real.
+//! The plug-in as later Slurms call it than the installed one: Lua itself calls it with their
+//! arguments, as their stand-in. The service, its sources and the data are real.
 
 use std::{fs, path::PathBuf, process::Output, thread, time::Duration};
 
@@ -10,7 +10,8 @@ use crate::{
     support::processes::{PATIENCE, now, text},
 };
 
-/// Calls a function of the plug-in as Slurm does, and prints the code and the text that it gives back.
+/// Program that calls a function of the plug-in as Slurm does, and prints the returned code and
+/// text.
 const CALL: &str = r#"
 slurm = { SUCCESS = 0, ERROR = -1 }
 function slurm.log_error(form, ...) io.stderr:write(string.format(form, ...), "\n") end
@@ -26,7 +27,7 @@ local code, said = _G[arg[3]](unpack(given))
 io.write(tostring(code), "\n", said or "")
 "#;
 
-/// A Slurm of some version that calls the plug-in for a job.
+/// Slurm of some version that calls the plug-in for a job.
 struct Later<'c> {
     centre: &'c Centre,
     version: &'static str,
@@ -62,7 +63,7 @@ impl<'c> Later<'c> {
         call.output().unwrap()
     }
 
-    /// What the function answers: whether it went well, and what it says.
+    /// Returns the answer of the function: whether it succeeded, and its text.
     fn call(&self, function: &str, arguments: &[&str]) -> (bool, String) {
         let output = self.output(function, arguments);
         let said = text(&output.stdout);
@@ -72,14 +73,14 @@ impl<'c> Later<'c> {
         (code == "0", said.to_owned())
     }
 
-    /// The same of one that has to go well.
+    /// Returns the text of a call that must succeed.
     fn well(&self, function: &str, arguments: &[&str]) -> String {
         let (good, said) = self.call(function, arguments);
         assert!(good, "{} {function}: {said}", self.version);
         said
     }
 
-    /// What comes after the job in calls about it.
+    /// Returns the words of a call about the job, followed by its user and group.
     fn of_job<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let (user, group) = ("65534", "65534");
         let mut words = vec![self.job.as_str(), self.script.as_str()];
@@ -88,7 +89,7 @@ impl<'c> Later<'c> {
         words
     }
 
-    /// Calls it until it is no longer busy, as Slurm polls; whether it was busy before.
+    /// Calls it until it is no longer busy, as Slurm polls; returns whether it was busy before.
     fn poll(&self, function: &str) -> bool {
         let (start, mut was_busy) = (now(), false);
         while self.well(function, &self.of_job(&[])) == "BUSY" {

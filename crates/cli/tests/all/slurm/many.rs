@@ -1,4 +1,4 @@
-//! One service, run by root, for the jobs of all users: each has their own rights and no others.
+//! A service run by root serves the jobs of all users: each has their own rights and no others.
 
 use std::{fs, thread::sleep, time::Duration};
 

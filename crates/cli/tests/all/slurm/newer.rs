@@ -1,4 +1,4 @@
-//! The same with the Slurm 24.11 of Debian 13: tests of this file run once more there.
+//! Tests with the Slurm 24.11 of Debian 13: tests of this file run once more there.
 
 use posthaste_testbed::{again_in_debian_13, in_debian_13};
 

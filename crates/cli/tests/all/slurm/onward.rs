@@ -1,4 +1,4 @@
-//! What a job leaves goes over depots on to an address.
+//! Output of a job goes over depots on to an address.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The queue of a real Slurm: looked at, forecast, and scored when a job starts.
+//! Queue of a real Slurm: polled, forecast, and scored when a job starts.
 
 use std::{
     fs::{self, Permissions},
@@ -20,26 +20,26 @@ fn queue(service: &Service) -> Value {
     service.json(&["queue", "--json"])
 }
 
-/// Which jobs they are; when they start is forecast anew with each look.
+/// Returns the ids of the jobs; each look forecasts their starts anew.
 fn ids(jobs: &Value) -> Vec<&Value> {
     let jobs = jobs.as_array().unwrap().iter();
     jobs.map(|job| &job["job"]).collect()
 }
 
-/// How many jobs the simulated queue was scored by.
+/// Returns the number of jobs by which the simulated queue was scored.
 fn scored(queue: &Value) -> u64 {
     let mut scores = queue["scores"].as_array().unwrap().iter();
     let simulated = scores.find(|score| score["forecaster"] == "simulated");
     simulated.map_or(0, |score| score["scored"].as_u64().unwrap())
 }
 
-/// Waits until that holds for the queue, as the service tells of it.
+/// Waits until the service's view of the queue satisfies `wanted`.
 fn wait_until(slurm: &Slurm, service: &Service, what: &str, wanted: impl Fn(&Value) -> bool) {
     let looked = slurm.wait_until(what, |_| Ok(wanted(&queue(service))));
     looked.unwrap_or_else(|error| panic!("{error}: {}", queue(service)));
 }
 
-/// Tells the service of a job that wants nothing, so that it looks at the queue soon.
+/// Registers a job without data with the service, so that it looks at the queue soon.
 pub fn register(service: &Service, job: u32) {
     // A service acts for its own user only.
     let user = fs::metadata(&service.state).unwrap().uid();
@@ -47,7 +47,7 @@ pub fn register(service: &Service, job: u32) {
     tell(service, &format!("PUT /v1/jobs/slurm/{job}"), &body);
 }
 
-/// Asks something of the service that no command does; what it answers, which must be no refusal.
+/// Calls a route of the service that no command uses; returns the answer, which must be no refusal.
 pub fn tell(service: &Service, question: &str, body: &str) -> String {
     let token = fs::read_to_string(service.state.join("token")).unwrap();
     let address = service.url.trim_start_matches("http://");
@@ -70,7 +70,7 @@ fn moment(text: &Value) -> jiff::Timestamp {
     text.as_str().unwrap().parse().unwrap()
 }
 
-/// A job of all processors for so many minutes at most, that ends when a file is there.
+/// Returns a job of all processors for so many minutes at most, which ends when a file exists.
 fn crowd(minutes: u32, go: &Path) -> String {
     let go = go.display();
     format!(
@@ -161,7 +161,7 @@ fn a_job_that_waits_is_forecast_and_scored_and_that_outlives_slurm_and_the_servi
     });
 }
 
-/// Whose the job is sees it, and others only that there is one.
+/// Checks that a job's owner sees it, and others only that it exists.
 fn users_see_their_own(service: &Service, folder: &Path, found: &Value) {
     let user = found["jobs"][0]["user"].as_str().unwrap();
     let shown = |name: &str, owner: &[&str]| {

@@ -1,4 +1,4 @@
-//! The queue and the accounts through slurmrestd: the same as by Slurm's programs.
+//! Queue and accounts through slurmrestd: equal to those by Slurm's programs.
 
 use std::{
     collections::BTreeMap,
@@ -23,13 +23,13 @@ use serde_json::Value;
 
 use crate::{slurm::queue::register, support::processes::Service};
 
-/// Whose jobs they are: accounts of every Debian.
+/// Owners of the jobs: accounts of every Debian.
 const USERS: [u32; 2] = [65534, 5];
 
-/// Longest that a next piece of an answer is waited for: more than any takes on a busy machine.
+/// Longest wait for the next piece of an answer: more than any needs on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is asked of one path, by a plain socket.
+/// Gets one path over a plain socket.
 fn ask(mut stream: impl Read + Write, path: &str, token: &str) -> Vec<u8> {
     let token = match token {
         "" => String::new(),
@@ -49,7 +49,7 @@ fn ask(mut stream: impl Read + Write, path: &str, token: &str) -> Vec<u8> {
     body[..len.unwrap().parse().unwrap()].into()
 }
 
-/// The newest form of answers of the Slurms of both Debians.
+/// Returns the newest version of answers that the Slurms of both Debians have.
 fn version() -> &'static str {
     if is_in_debian_13() {
         "v0.0.42"
@@ -58,7 +58,7 @@ fn version() -> &'static str {
     }
 }
 
-/// What a call of ours prints.
+/// Returns the output of one of our calls.
 fn printed(slurm: &Slurm, call: posthaste_batch::queue::Call) -> String {
     let mut command = slurm.command(call.program);
     let (name, value) = call.environment;
@@ -71,7 +71,7 @@ fn printed(slurm: &Slurm, call: posthaste_batch::queue::Call) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Jobs by their ids, without what only one of both forms tells.
+/// Returns jobs by their ids, without facts that only one of both forms has.
 fn by_id(queue: Queue, is_history: bool) -> BTreeMap<String, Job> {
     let jobs = queue.jobs.into_iter().map(|mut job| {
         if is_history {
@@ -82,7 +82,7 @@ fn by_id(queue: Queue, is_history: bool) -> BTreeMap<String, Job> {
     jobs.collect()
 }
 
-/// What both say, once they are asked in the same second.
+/// Waits until both give the same answer in the same second, and returns it.
 fn alike<T: PartialEq + std::fmt::Debug>(
     slurm: &Slurm,
     what: &str,
@@ -99,7 +99,8 @@ fn alike<T: PartialEq + std::fmt::Debug>(
     last.unwrap().0
 }
 
-/// Jobs of two users: some are over, one runs, and others wait, are held, wait for another, and were called off.
+/// Submits jobs of two users: some are over, one runs, and others wait, are held, wait for another,
+/// and were cancelled.
 fn submit_all(slurm: &Slurm, place: &Path) {
     let script = |name: &str, options: &str, does: &str| {
         let path = place.join(name);
@@ -146,7 +147,7 @@ fn queue(service: &Service) -> Value {
     service.json(&["queue", "--json"])
 }
 
-/// Has the service look until that holds.
+/// Makes the service look until a condition holds.
 fn look_until(slurm: &Slurm, service: &Service, what: &str, wanted: impl Fn(&Value) -> bool) {
     register(service, 1);
     let looked = slurm.wait_until(what, |_| Ok(wanted(&queue(service))));
@@ -213,7 +214,7 @@ fn the_queue_and_the_accounts_are_the_same_through_slurmrestd() {
     slurm.wait_until("all jobs are gone", is_empty).unwrap();
 }
 
-/// A service goes on once there is a new token, and once slurmrestd is back.
+/// Checks that a service continues once there is a new token, and once slurmrestd is back.
 fn a_token_may_expire_and_slurmrestd_end(slurm: &Slurm, rest: SlurmRest, programs: &Service) {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
@@ -272,7 +273,7 @@ fn a_token_may_expire_and_slurmrestd_end(slurm: &Slurm, rest: SlurmRest, program
     });
 }
 
-/// The queue, its nodes and how jobs stand, as text, as JSON, and from slurmrestd.
+/// Compares the queue, its nodes and the jobs' states as text, as JSON, and from slurmrestd.
 fn says_the_same(slurm: &Slurm, rest: &dyn Fn(&str) -> Vec<u8>) {
     let rest = |of: &str| rest(&format!("/slurm/{}/{of}", version()));
     let text = || {
@@ -338,7 +339,7 @@ fn says_the_same(slurm: &Slurm, rest: &dyn Fn(&str) -> Vec<u8>) {
     });
 }
 
-/// The accounts as text, as JSON, and from slurmrestd.
+/// Compares the accounts as text, as JSON, and from slurmrestd.
 fn remembers_the_same(slurm: &Slurm, rest: &dyn Fn(&str) -> Vec<u8>) {
     let text = || {
         let text = printed(slurm, reader::HISTORY);
@@ -380,7 +381,7 @@ fn remembers_the_same(slurm: &Slurm, rest: &dyn Fn(&str) -> Vec<u8>) {
     assert!(over.iter().any(|id| id.ends_with("_5")), "{over:?}");
 }
 
-/// `posthaste queue` shows the same, whoever was asked.
+/// Checks that `posthaste queue` shows the same for both services.
 fn show_the_same(slurm: &Slurm, services: [&Service; 2]) {
     let shown = |service: &Service| {
         let queue = queue(service);

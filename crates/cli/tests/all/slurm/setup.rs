@@ -1,4 +1,4 @@
-//! A Slurm that was set up by `posthaste slurm install`, and what the doctor says of it.
+//! Slurm set up by `posthaste slurm install`, and the doctor's report of it.
 
 use std::{
     collections::BTreeSet,
@@ -36,7 +36,7 @@ fn install(slurm: &Slurm, service: &Service, more: &[&str]) -> Output {
     ask(slurm, "install", &[&first, more].concat())
 }
 
-/// What lies beside slurm.conf, with what it holds.
+/// Returns the files beside slurm.conf, with their content.
 fn beside(slurm: &Slurm) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(slurm.folder()).unwrap();
     let files = entries.map(|entry| entry.unwrap().path());
@@ -107,7 +107,7 @@ fn what_install_sets_up_works_and_the_doctor_names_what_is_broken() {
     assert!(bad(&centre).contains("slurmctld"));
 }
 
-/// Lines in others' words do what ours do, also where one has a symbol of Slurm.
+/// Checks that lines in others' words do what ours do, also if one has a symbol of Slurm.
 fn asked_in_other_words(centre: &Centre) {
     let script = centre.script(
         "others.sh",
@@ -132,7 +132,8 @@ fn asked_in_other_words(centre: &Centre) {
     );
 }
 
-/// The pool is as large as what is free on scratch, and who wants more of it waits.
+/// Checks that the pool is as large as the free space on scratch, and that a job that wants more of
+/// it waits.
 fn waits_for_room_that_is_not_there(centre: &Centre) {
     let free = rustix::fs::statvfs(centre.scratch()).unwrap();
     let free_mib = (free.f_bavail * free.f_frsize) >> 20;
@@ -152,7 +153,7 @@ fn waits_for_room_that_is_not_there(centre: &Centre) {
     centre.slurm.ask("scancel", &[&much]).unwrap();
 }
 
-/// A comment does what lines of the script do.
+/// Checks that a comment does what lines of the script do.
 fn asked_by_comment(centre: &Centre) {
     let scratch = centre.scratch();
     let plain = centre.script(
@@ -190,7 +191,7 @@ fn asked_by_comment(centre: &Centre) {
     centre.wait_for(other, |state, _| state == "COMPLETED" || state == "FAILED");
 }
 
-/// What the doctor calls bad.
+/// Returns the checks that the doctor calls bad.
 fn bad(centre: &Centre) -> BTreeSet<String> {
     let said = ask(&centre.slurm, "doctor", &["--json"]);
     let all: Value = serde_json::from_slice(&said.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Inputs that several jobs read, and inputs that go while their job waits.
+//! Inputs that several jobs read, and inputs that disappear while their job waits.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use posthaste_testbed::Slurm;
 
 use crate::slurm::centre::{Centre, contents};
 
-/// Jobs that are submitted at once.
+/// Jobs submitted at once.
 const CROWD: usize = 80;
 
 /// Waits until a job's data is here and it waits for a processor only.
@@ -62,7 +62,7 @@ fn a_job_does_not_start_without_what_can_t_be_brought_again() {
     centre.wait_for(occupier, |state, _| state == "COMPLETED");
 }
 
-/// How many jobs Slurm has in that state.
+/// Counts Slurm's jobs in that state.
 fn count(slurm: &Slurm, state: &str) -> anyhow::Result<usize> {
     let shown = slurm.ask("squeue", &["-h", "-a", "-r", "-t", state, "-o", "%i"])?;
     Ok(shown.lines().count())

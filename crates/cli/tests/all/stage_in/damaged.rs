@@ -1,4 +1,4 @@
-//! Stage-ins of what is damaged on its way.
+//! Stage-ins of data that is damaged on its way.
 
 use std::{
     fs,
@@ -13,13 +13,13 @@ use tokio::task::block_in_place;
 
 use crate::support::sources::{Centre, text};
 
-/// So much that it comes in several chunks.
+/// Size that arrives in several chunks.
 const LARGE: usize = 40 << 20;
-/// So much that it comes in two chunks, and went in one request.
+/// Size that arrives in two chunks, and was sent in one request.
 const MIDDLE: usize = 7 << 20;
 
-/// Stages in a file of so many bytes of a store that keeps its checksum, or its MD5 alone, while one bit of each answer is another: it does
-/// not arrive, and does once that is over.
+/// Stages in a file of so many bytes from a store that keeps its checksum, or its MD5 alone, while
+/// one bit of each answer is flipped. The file does not arrive until that is over.
 async fn arrives_once_it_is_not_damaged(name: &str, size: usize, tells: bool) {
     let centre = Centre::with("400M", "40M", 1);
     let source = centre.folder.path().join(name);

@@ -1,4 +1,5 @@
-//! Stage-ins from several sources that do not hold the same, though names and sizes are those of one tree.
+//! Stage-ins from several sources with different content, though names and sizes are those of one
+//! tree.
 
 use std::{
     fs,
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::sources::{Centre, make_tree, text};
 
-/// Writes into a file that is there.
+/// Writes into an existing file.
 fn spoil(path: &Path, at: u64, bytes: &[u8]) {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.write_all_at(bytes, at).unwrap();
@@ -79,7 +80,8 @@ fn no_file_of_two_chunks_is_a_mixture() {
         .map(|number| format!("deep/file {number:04}"))
         .collect();
     for path in &changed {
-        // Where nothing is read of them before: of a file that begins in one chunk and ends in the next, one byte in each.
+        // Where nothing is read of them before: of a file that begins in one chunk and ends in the
+        // next, one byte in each.
         spoil(&right.join(path), 3, b"other");
         spoil(&right.join(path), (1 << 20) - 9, b"other");
     }

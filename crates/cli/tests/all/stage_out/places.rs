@@ -1,4 +1,5 @@
-//! Where offloads go straight to: places that are one, that somebody else writes to, that say nothing, and that are to be written slowly.
+//! Places that offloads write to directly: those that are one, that somebody else writes to, that
+//! give no answer, and that are to be written slowly.
 
 use std::{
     fs,
@@ -39,7 +40,7 @@ fn who_says_nothing_at_all_holds_no_submission() {
     }
 }
 
-/// Copies some of what `offload` sends, with its times.
+/// Copies some of the files that `offload` sends, with their times.
 fn bring_some(centre: &sources::Centre, to: &std::path::Path) {
     fs::create_dir_all(to.join("deep")).unwrap();
     for name in ["deep/er", "deep/file 0001"] {

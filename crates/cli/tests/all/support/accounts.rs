@@ -1,4 +1,4 @@
-//! Two accounts that are on every machine: what is theirs alone, and what is lent to one of them.
+//! Two accounts on every machine: their private directories, and an archive lent to one of them.
 
 use std::{
     fs::{self, Permissions},
@@ -17,7 +17,7 @@ use crate::support::{
 pub const ALICE: (&str, u32) = ("nobody", 65534);
 pub const BOB: (&str, u32) = ("daemon", 1);
 
-/// A directory that only its owner may look into: `of-NAME`.
+/// Makes a directory that only its owner may read: `of-NAME`.
 pub fn private(scratch: &Path, (name, uid): (&str, u32)) -> PathBuf {
     let folder = scratch.join(format!("of-{name}"));
     make_files(&folder, 2);
@@ -38,7 +38,7 @@ pub fn private(scratch: &Path, (name, uid): (&str, u32)) -> PathBuf {
     folder
 }
 
-/// Lets a user's requests, and so their jobs, use the archive of the service's.
+/// Lets a user's requests, and so their jobs, use the service's archive.
 pub fn lend_archive(service: &Service, scratch: &Path, (name, _): (&str, u32)) {
     let output = scratch.join("token");
     let words = ["token", "add", name, "--scope", "submit", "--owner", name];
@@ -52,7 +52,7 @@ pub fn is_owned(path: &Path, (_, uid): (&str, u32)) {
     assert_eq!(fs::metadata(path).unwrap().uid(), uid, "{}", path.display());
 }
 
-/// The requests of this owner, newest first.
+/// Returns the requests of this owner, newest first.
 pub fn requests_of(service: &Service, (name, _): (&str, u32)) -> Vec<Value> {
     let all = service.json(&["list", "--json"]);
     let all = all.as_array().unwrap().iter();

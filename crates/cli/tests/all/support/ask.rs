@@ -8,8 +8,8 @@ use std::{
 
 use crate::support::processes::{Service, text};
 
-/// Sends raw bytes and reads what comes back until the connection closes. A server may take the
-/// end of what we send for the end of us, so only nonsense is sent with `ends`.
+/// Sends raw bytes and reads the answer until the connection closes. With `ends` it closes its
+/// sending side, which a server may take for the client's end, so use it for nonsense only.
 pub fn raw(service: &Service, bytes: &[u8], ends: bool) -> String {
     let address = service.url.trim_start_matches("http://");
     let mut connection = TcpStream::connect(address).unwrap();

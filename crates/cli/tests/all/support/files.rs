@@ -1,10 +1,10 @@
-//! Files for tests that move some, and what they hold.
+//! Files for tests that move some, and their content.
 
 use std::{fs, path::Path};
 
 use crate::support::processes::{noise, picture};
 
-/// Files of a MiB each; no links, which sources of a stage-in don't have.
+/// Makes files of a MiB each; no links, which sources of a stage-in don't have.
 pub fn make_files(root: &Path, count: u64) {
     fs::create_dir_all(root.join("deep")).unwrap();
     for number in 0..count {
@@ -17,7 +17,7 @@ pub fn make_files(root: &Path, count: u64) {
     }
 }
 
-/// The names of files with the digests of what they hold.
+/// Returns the names of files with the digests of their content.
 pub fn contents(root: &Path) -> Vec<(String, String)> {
     let words = |line: &String| {
         let (name, digest) = (line.split(' ').next(), line.split(' ').next_back());

@@ -1,4 +1,4 @@
-//! Real posthaste processes for tests: started, killed with SIGKILL, cleared away.
+//! Real posthaste processes for tests: started, killed with SIGKILL, and removed.
 
 use std::{
     fs,
@@ -16,17 +16,18 @@ use posthaste_endpoint::{
 };
 use serde_json::Value;
 
-/// Between two looks at something: most of them start a program, which takes more of a core than what is waited for.
+/// Interval between two looks: most looks start a program, which costs more than the wait.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Nothing here takes longer, on any machine.
+/// Longest wait of these tests, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Where relays stand, as `TZ` says it and in minutes ahead of UTC: nobody's hours are those of the service.
+/// Time zone of relays, as `TZ` writes it and in minutes ahead of UTC: no relay's hours are those
+/// of the service.
 const RELAY_ZONE: &str = "<+0545>-05:45";
 pub const RELAY_AHEAD_MIN: i32 = 345;
 
-/// An address that is still free when what listened there is killed and starts again: the kernel gives its port to no
-/// connection meanwhile.
+/// Returns an address that stays free while its listener is killed and restarts: the kernel gives
+/// its port to no connection meanwhile.
 fn listen() -> String {
     format!("127.0.0.1:{}", posthaste_testbed::free_port().unwrap())
 }
@@ -35,14 +36,14 @@ pub fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_posthaste"))
 }
 
-/// The same in a network namespace.
+/// Builds a call of the binary in a network namespace.
 pub fn binary_in(host: &str) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", host, env!("CARGO_BIN_EXE_posthaste")]);
     command
 }
 
-/// A running `posthaste relay` or `posthaste serve`; killed when dropped.
+/// Running `posthaste relay` or `posthaste serve`; killed when dropped.
 pub struct Process {
     child: Child,
     pub ready: Value,
@@ -53,7 +54,8 @@ impl Process {
         Self::run(binary().args(arguments), log)
     }
 
-    /// Starts what says in one line of JSON that it is ready. What becomes the program must keep its process.
+    /// Starts a program that prints a line of JSON when it is ready. A wrapper must exec it in the
+    /// same process.
     pub fn run(command: &mut Command, log: &Path) -> Self {
         let log = fs::OpenOptions::new()
             .create(true)
@@ -80,19 +82,19 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal, by its name.
+    /// Sends a signal, by its name.
     pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(told.unwrap().success());
     }
 
-    /// Waits until it has ended by itself; its exit code.
+    /// Waits for the process to end by itself; returns its exit code.
     pub fn ended(&mut self) -> i32 {
         let start = now();
         loop {
@@ -104,7 +106,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the process to end, and waits for that.
     pub fn end(&mut self) {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status();
@@ -120,14 +122,14 @@ impl Drop for Process {
     }
 }
 
-/// A relay that can be killed and started again at the same place.
+/// Relay that can be killed and restarted at the same place.
 pub struct Relay {
     pub name: String,
     pub directory: PathBuf,
     capacity: String,
     listen: String,
     more: Vec<String>,
-    /// The keys of its store.
+    /// Keys of its store.
     environment: Vec<(&'static str, String)>,
     pub process: Process,
 }
@@ -137,7 +139,7 @@ impl Relay {
         Self::start_with(folder, name, capacity, rate, &[])
     }
 
-    /// Starts with more arguments, which a restart takes again.
+    /// Starts with more arguments, which a restart repeats.
     pub fn start_with(
         folder: &Path,
         name: &str,
@@ -149,7 +151,7 @@ impl Relay {
         Self::begin(folder, name, capacity, &more, Vec::new())
     }
 
-    /// Starts one that keeps its bytes in an object store.
+    /// Starts a relay that keeps its bytes in an object store.
     pub fn start_backed(
         folder: &Path,
         name: &str,
@@ -188,7 +190,7 @@ impl Relay {
         self.process.kill();
     }
 
-    /// Starts it again at another port, with what it knows by itself.
+    /// Restarts it at another port, with its own state.
     pub fn restart_elsewhere(&mut self) {
         // The rate stays.
         self.more.truncate(2);
@@ -199,14 +201,14 @@ impl Relay {
         assert_ne!(self.listen, before);
     }
 
-    /// Starts it again at the same place, with other arguments.
+    /// Restarts it at the same place, with other arguments.
     pub fn restart_with(&mut self, more: &[&str]) {
         self.more.truncate(2);
         self.more.extend(more.iter().copied().map(str::to_owned));
         self.restart();
     }
 
-    /// Kills it and starts it again at the same place, with another rate.
+    /// Kills it and restarts it at the same place, with another rate.
     pub fn restart_at(&mut self, rate: &str) {
         self.kill();
         rate.clone_into(&mut self.more[1]);
@@ -219,7 +221,7 @@ impl Relay {
     }
 }
 
-/// A gateway to this machine that can be killed and started again at the same place.
+/// Gateway to this machine that can be killed and restarted at the same place.
 pub struct Gateway {
     directory: PathBuf,
     process: Process,
@@ -231,7 +233,7 @@ impl Gateway {
         Self::start_with(directory, &[])
     }
 
-    /// Starts with more arguments, which a restart takes again.
+    /// Starts with more arguments, which a restart repeats.
     pub fn start_with(directory: &Path, more: &[&str]) -> Self {
         let more: Vec<String> = more.iter().copied().map(str::to_owned).collect();
         Self {
@@ -264,7 +266,7 @@ impl Gateway {
         self.process = start_gateway(&self.directory, self.address(), &self.more);
     }
 
-    /// Bytes that it carried, both ways together.
+    /// Returns the bytes that it carried, both directions together.
     pub fn carried(&self) -> u64 {
         let secret = read_secret_file(Path::new(self.secret_file())).unwrap();
         let token = mint(&secret, None, u64::MAX);
@@ -295,7 +297,7 @@ fn start_gateway(directory: &Path, listen: &str, more: &[String]) -> Process {
     Process::start(&arguments, &log)
 }
 
-/// What a relay says about itself.
+/// Returns a relay's own status.
 pub fn said_by(relay: &Relay) -> RelayStatus {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ready = &relay.process.ready;
@@ -319,7 +321,8 @@ pub fn said_by(relay: &Relay) -> RelayStatus {
     })
 }
 
-/// Bytes of bodies that relays took since they started, whoever sent them, as they count them.
+/// Returns the bytes of bodies that relays received since they started, from any sender, by their
+/// own count.
 pub fn received(relays: &[Relay]) -> u64 {
     let all = relays.iter().map(|relay| said_by(relay).received.get());
     all.sum()
@@ -346,15 +349,15 @@ fn start_relay(
     Process::run(command.envs(environment.iter().cloned()), &log)
 }
 
-/// A service that can be killed and started again with the same state.
+/// Service that can be killed and restarted with the same state.
 pub struct Service {
     pub state: PathBuf,
     pub url: String,
     pub process: Process,
     more: Vec<String>,
-    /// As whom it runs, where not as who runs the test.
+    /// User of the process, if not the one who runs the test.
     user: Option<u32>,
-    /// The network namespace where it and its clients run.
+    /// Network namespace of the service and its clients.
     host: Option<String>,
 }
 
@@ -363,12 +366,12 @@ impl Service {
         Self::start_with(folder, &[])
     }
 
-    /// Starts with more arguments, which a restart takes again.
+    /// Starts with more arguments, which a restart repeats.
     pub fn start_with(folder: &Path, more: &[&str]) -> Self {
         Self::start_at(None, folder, more)
     }
 
-    /// The same in a network namespace.
+    /// Starts it in a network namespace.
     pub fn start_in(host: &str, folder: &Path, more: &[&str]) -> Self {
         Self::start_at(Some(host.to_owned()), folder, more)
     }
@@ -393,7 +396,7 @@ impl Service {
         }
     }
 
-    /// Starts it as another user, whose state it keeps in `folder`.
+    /// Starts it as another user, with its state in `folder`.
     pub fn start_as(user: u32, folder: &Path, more: &[&str]) -> Self {
         // Where the test was built may be closed to that user.
         let program = folder.join("posthaste");
@@ -430,7 +433,7 @@ impl Service {
         };
     }
 
-    /// Starts it again without an option that it had.
+    /// Restarts it without one of its options.
     pub fn restart_without(&mut self, option: &str) {
         self.more.retain(|word| word != option);
         self.restart();
@@ -448,7 +451,7 @@ impl Service {
             .unwrap()
     }
 
-    /// The last lines of what it wrote: where it is gone, they say why.
+    /// Returns the last lines of its log: if it is gone, they give the reason.
     fn end_of_log(&self) -> String {
         let log = fs::read_to_string(self.state.with_extension("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -468,7 +471,8 @@ impl Service {
             .unwrap_or_else(|_| panic!("{arguments:?} printed {}", text(&output.stdout)))
     }
 
-    /// Whether a mover was silent for so long that others got its work: it is counted anew then.
+    /// Returns whether a mover was silent so long that others got its work. Its work is then
+    /// counted anew.
     pub fn has_lost_a_mover(&self) -> bool {
         let log = fs::read_to_string(self.state.with_extension("log")).unwrap();
         log.contains(" is silent: its work is given to others")
@@ -484,7 +488,7 @@ impl Service {
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
-    /// The same where it may be refused.
+    /// Lends the service a relay, which it may refuse.
     pub fn try_to_lend(&self, relay: &Relay, terms: &[&str]) -> Output {
         let ready = &relay.process.ready;
         let mut arguments = vec![
@@ -505,7 +509,7 @@ impl Service {
         self.json(&["status", id, "--json"])
     }
 
-    /// The same, without a program for each look.
+    /// Looks at a request without starting a program for each look.
     fn look_at(&self, id: &str) -> Value {
         let looked = self
             .host
@@ -514,7 +518,7 @@ impl Service {
         looked.flatten().unwrap_or_else(|| self.status(id))
     }
 
-    /// What it answers, where it does and that is good.
+    /// Returns the answer, if there is one and it is good.
     fn get(&self, path: &str) -> Option<Value> {
         let token = fs::read_to_string(self.state.join("token")).ok()?;
         let mut connection = TcpStream::connect(self.url.strip_prefix("http://")?).ok()?;
@@ -573,9 +577,9 @@ impl Service {
     }
 }
 
-/// The share of a request that holds the most fragments: its place among the depots, and how many of
-/// the request's fragments are stored anywhere. A depot kept in reserve holds none, and which that is depends
-/// on what was measured.
+/// Returns the share of a request with the most fragments: its place among the depots, and the
+/// number of the request's fragments stored anywhere. A depot kept in reserve holds none;
+/// measurements decide which one that is.
 pub fn fullest(request: &Value) -> (usize, u64) {
     let shares = request["shares"].as_array().unwrap().iter();
     let stored: Vec<u64> = shares
@@ -626,7 +630,7 @@ fn start_service(host: Option<&str>, state: &Path, listen: &str, more: &[String]
     Process::run(command.args(&arguments), &log)
 }
 
-/// As another user, with the program that lies beside its state.
+/// Starts the service as another user, with the program that lies beside its state.
 fn start_service_as(user: u32, state: &Path, listen: &str, more: &[String]) -> Process {
     let id = user.to_string();
     let mut command = Command::new("setpriv");
@@ -651,14 +655,14 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The one line a command failed with.
+/// Returns the one line with which a command failed, and its code.
 pub fn failure(output: &Output) -> (i32, String) {
     let said = text(&output.stderr);
     assert_eq!(said.trim_end().lines().count(), 1, "not one line: {said}");
     (output.status.code().unwrap(), said.trim_end().to_owned())
 }
 
-/// A small deterministic generator, so that a failing round can be run again.
+/// Small deterministic generator, so that a failing round can be repeated.
 pub struct Dice(u64);
 
 impl Dice {
@@ -674,7 +678,7 @@ impl Dice {
     }
 }
 
-/// Bytes that nothing makes smaller, the same for the same seed.
+/// Returns incompressible bytes, the same for the same seed.
 pub fn noise(seed: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     let mut hasher = blake3::Hasher::new();
@@ -712,7 +716,7 @@ pub fn make_tree(root: &Path, megabytes: usize, seed: u64) {
         .unwrap();
 }
 
-/// Everything a tree holds that must survive: names, kinds, modes, times, bytes, link targets.
+/// Returns everything of a tree that must survive: names, kinds, modes, times, bytes, link targets.
 pub fn picture(root: &Path) -> Vec<String> {
     use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
     let mut lines = Vec::new();

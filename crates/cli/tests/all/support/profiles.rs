@@ -1,10 +1,10 @@
-//! Profiles of what jobs read from.
+//! Profiles of jobs' sources.
 
 use std::path::Path;
 
 use posthaste_testbed::{S3Server, SshServer};
 
-/// `archive`, a bucket at so many bytes a second, and `tape`, the folder `far` behind SSH.
+/// Writes `archive`, a bucket at so many bytes a second, and `tape`, the folder `far` behind SSH.
 pub fn of_sources(folder: &Path, s3: &S3Server, ssh: &SshServer, rate: &str) -> String {
     let options: Vec<String> = ssh
         .options()

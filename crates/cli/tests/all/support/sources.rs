@@ -1,4 +1,4 @@
-//! A service with sources that give no more than they are told to.
+//! Service with sources of a limited rate.
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -10,9 +10,9 @@ use std::{
 use posthaste_testbed::{S3Server, WebFace, WebServer};
 use serde_json::Value;
 
-/// Between two looks at something: most of them start a program.
+/// Interval between two looks: most of them start a program.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Nothing here takes longer, on any machine.
+/// Longest wait of these tests, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 #[expect(clippy::disallowed_methods, reason = "tests wait for real processes")]
@@ -20,7 +20,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// A service with a home of its own, an S3 server and a web server that hold the same tree.
+/// Service with a home of its own, an S3 server and a web server that hold the same tree.
 pub struct Centre {
     pub folder: tempfile::TempDir,
     pub s3: S3Server,
@@ -30,7 +30,7 @@ pub struct Centre {
 }
 
 impl Centre {
-    /// Sources that give so many bytes a second at most, and `files` files of a MiB each.
+    /// Starts sources that send so many bytes a second at most, and `files` files of a MiB each.
     pub fn with(s3_rate: &str, web_rate: &str, files: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (s3, web) = (S3Server::start().unwrap(), WebServer::start().unwrap());
@@ -66,7 +66,7 @@ impl Centre {
         }
     }
 
-    /// Says in the profile of the S3 server what reading from it costs.
+    /// Sets the prices of reading in the S3 server's profile.
     pub fn price_archive(&self, prices: &str) {
         let profiles = self
             .folder
@@ -77,7 +77,7 @@ impl Centre {
         fs::write(&profiles, text).unwrap();
     }
 
-    /// Says in its profile that the S3 server is elsewhere.
+    /// Sets another endpoint in the S3 server's profile.
     pub fn move_archive(&self, endpoint: &str) {
         let profiles = self
             .folder
@@ -87,7 +87,7 @@ impl Centre {
         fs::write(&profiles, text.replace(&self.s3.endpoint(), endpoint)).unwrap();
     }
 
-    /// Runs what needs no service.
+    /// Runs a command that needs no service.
     pub fn run_alone(&self, arguments: &[&str]) -> Output {
         let mut command = command(self.folder.path(), &self.s3);
         command.args(arguments).output().unwrap()
@@ -127,7 +127,7 @@ impl Centre {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Asks for the tree of both sources at `name` on scratch.
+    /// Stages in the tree of both sources at `name` on scratch.
     pub fn stage_in(&self, name: &str, more: &[&str]) -> Value {
         let to = self.scratch(name);
         let mut arguments = vec![
@@ -157,7 +157,7 @@ impl Centre {
         fs::read_to_string(self.folder.path().join("service.log")).unwrap_or_default()
     }
 
-    /// Whether nothing but these lies on scratch.
+    /// Returns whether scratch holds nothing but these names.
     pub fn holds_only(&self, names: &[&str]) -> bool {
         let found = fs::read_dir(self.folder.path().join("scratch")).unwrap();
         let found = found.map(|entry| entry.unwrap().file_name());
@@ -224,7 +224,7 @@ pub fn make_tree(root: &Path, files: usize) {
     fs::write(root.join("zero"), b"").unwrap();
 }
 
-/// What a tree holds: paths and bytes.
+/// Returns the content of a tree: paths and bytes.
 pub fn picture(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     let mut open = vec![root.to_path_buf()];
@@ -247,7 +247,7 @@ pub fn chunks(request: &Value, key: &str) -> u64 {
     request[key].as_u64().unwrap()
 }
 
-/// Chunks that came from each source.
+/// Returns the number of chunks from each source.
 pub fn shares(request: &Value) -> Vec<u64> {
     let sources = request["stage_in"]["sources"].as_array().unwrap().iter();
     sources.map(|source| chunks(source, "chunks")).collect()

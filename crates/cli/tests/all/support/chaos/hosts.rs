@@ -1,4 +1,5 @@
-//! The hosts of the chaos test: processes that are started again wherever they ended, and a network that can be cut.
+//! Hosts of the chaos test: processes that are restarted when they end, and a network that can be
+//! cut.
 
 use std::{
     fs,
@@ -15,10 +16,10 @@ use serde_json::Value;
 
 use crate::support::processes::{binary, now, text};
 
-/// Space of the depot that has too little, of what it says it has.
+/// Size of the depot that has less space than it claims.
 const TIGHT: &str = "size=24m";
 
-/// A process that is started again the same way where it has ended.
+/// Process that is restarted the same way when it ends.
 pub struct Host {
     arguments: Vec<String>,
     log: PathBuf,
@@ -70,7 +71,7 @@ fn run(arguments: &[String], log: &Path, namespace: Option<&str>) -> Child {
     command.spawn().unwrap()
 }
 
-/// Stops a process for so many seconds, while others go on.
+/// Stops a process for so many seconds, while others continue.
 pub fn stop_for(host: &Host, seconds: u64) {
     let pid = host.child.id().to_string();
     signal(&pid, "STOP");
@@ -80,7 +81,7 @@ pub fn stop_for(host: &Host, seconds: u64) {
     });
 }
 
-/// It may be gone by then.
+/// Sends a signal to a process, which may be gone by then.
 fn signal(pid: &str, signal: &str) {
     let _ = Command::new("kill")
         .args(["-s", signal, pid])
@@ -88,7 +89,7 @@ fn signal(pid: &str, signal: &str) {
         .status();
 }
 
-/// A network namespace behind a cable.
+/// Network namespace behind a cable.
 pub struct Namespace {
     pub name: String,
     net: String,
@@ -113,7 +114,7 @@ impl Namespace {
         made
     }
 
-    /// The namespace of this number and its cable, where nobody has them.
+    /// Creates the namespace of this number and its cable, if nobody has them.
     fn claim(number: u32) -> Option<Self> {
         let (name, net) = (format!("phchaos{number}"), format!("10.213.{number}"));
         let tried = |words: &str| {
@@ -129,7 +130,7 @@ impl Namespace {
         tried(&cable).then_some(made)
     }
 
-    /// Where hosts on this side are reached, and those behind the cable.
+    /// Returns the address of hosts on this side, and of those behind the cable.
     fn addresses(&self) -> (String, String) {
         (format!("{}.1", self.net), format!("{}.2", self.net))
     }
@@ -163,7 +164,7 @@ fn ip(words: &str) {
     );
 }
 
-/// A file system of its own, which is full early.
+/// File system of its own, which is full early.
 struct Tight(PathBuf);
 
 impl Tight {
@@ -184,7 +185,7 @@ impl Drop for Tight {
     }
 }
 
-/// All of them. Processes end before the file system and the network that they use.
+/// All hosts. Processes end before the file system and the network that they use.
 pub struct Hosts {
     pub services: Vec<Host>,
     pub movers: Vec<Host>,
@@ -346,7 +347,7 @@ impl Hosts {
         }
     }
 
-    /// Starts again whatever has ended.
+    /// Restarts every host that has ended.
     pub fn revive(&mut self) {
         let all = self
             .services
@@ -375,7 +376,7 @@ impl Hosts {
         }
     }
 
-    /// Pulls all of a request.
+    /// Pulls the dataset of a request.
     pub fn pull(&self, id: &str, to: &Path) {
         let pulled = self.client(&["pull", id, to.to_str().unwrap()]);
         assert!(
@@ -386,18 +387,18 @@ impl Hosts {
         );
     }
 
-    /// Asks whichever host answers; none where none does.
+    /// Calls any host that answers; `None` if none does.
     pub fn ask(&self, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
         let mut addresses = self.addresses.iter();
         addresses.find_map(|address| ask(address, &self.token, (method, path), body))
     }
 
-    /// What the services said.
+    /// Returns the logs of all services.
     pub fn all_said(&self) -> String {
         fs::read_to_string(self.root.join("services.log")).unwrap()
     }
 
-    /// The end of that.
+    /// Returns the end of the logs.
     pub fn said(&self) -> String {
         let said = self.all_said();
         let lines: Vec<&str> = said.lines().rev().take(200).collect();
@@ -405,7 +406,7 @@ impl Hosts {
     }
 }
 
-/// What a process says once it is ready.
+/// Returns the first line of a process, printed once it is ready.
 fn wait_for_line(path: &Path) -> Value {
     let start = now();
     loop {
