@@ -177,8 +177,7 @@ impl Access {
             .and_then(|profile| profile.rate_max))
     }
 
-    /// Returns the profile, of the service's user or of the credential, that is used for a place
-    /// beyond this machine.
+    /// Returns the service user's or the credential's profile for a place beyond this machine.
     fn ours_for(&self, location: Location) -> Result<Option<Profile>> {
         if matches!(location, Location::Local(_)) {
             return Ok(None);
@@ -312,8 +311,7 @@ impl Access {
         })
     }
 
-    /// Returns options for `ssh`, which uses the first of repeated ones, so a command wins over a
-    /// profile.
+    /// Returns options for `ssh`, a command's before a profile's: `ssh` uses the first of each.
     fn ssh_options(&self, chosen: Option<&Chosen>) -> Vec<String> {
         let profile = chosen.and_then(|chosen| chosen.ours.as_ref());
         let of_profile = profile.map_or(&[][..], |profile| &profile.ssh_options);
@@ -450,8 +448,7 @@ async fn refuse_ssh(host: &crate::sftp::Host, reach: &Reach) -> Result<()> {
     }
 }
 
-/// Where a relay is, with the key it must have and the secret it knows us by: from the profile that
-/// was asked for, or else the one that is called as the host.
+/// Returns a relay's address, its key and our secret, from the chosen profile or the host's.
 fn relay_address(
     server: &Server,
     chosen: Option<Chosen>,

@@ -60,17 +60,17 @@ impl Dialler {
         }
     }
 
-    /// The same, which goes only where it may.
+    /// Returns a dialler that connects only where `reach` permits.
     pub(crate) fn reaching(self, reach: Reach) -> Self {
         Self { reach, ..self }
     }
 
-    /// What a request over plain HTTP to `uri` tells the proxy that passes it on.
+    /// Returns the credentials for the proxy that passes on a plain HTTP request to `uri`.
     pub(crate) fn proxy_authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         self.proxies.authorization(uri)
     }
 
-    /// The way to a proxy, which an operator named: without proxies, and wherever that is.
+    /// Returns the dialler for a proxy, which an operator named: without proxies, to any address.
     fn direct(&self) -> Self {
         Self {
             proxies: Proxies::default(),

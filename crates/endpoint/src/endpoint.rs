@@ -57,8 +57,7 @@ pub struct Entry {
     pub size: u64,
     /// Last change of its content, if a listing reports it.
     pub mtime: Option<FileTime>,
-    /// Time at which the store accepted it, if a listing reports that rather than the file's own
-    /// time: for people to read, never to compare files by.
+    /// Time of acceptance by the store, if listed instead of the file's: for people, not comparing.
     pub stored: Option<FileTime>,
     /// Permission bits (`07777`), if known.
     pub mode: Option<u32>,
@@ -106,8 +105,7 @@ pub struct Parcel {
     pub sum: Checksum,
 }
 
-/// A segment of a file that a writer in another process began, which [`Writer::lend`] lets others
-/// write.
+/// Segment of a file of another process's writer, which [`Writer::lend`] lets others write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LentSegment {
     /// Token from the writer. Never a secret.
@@ -129,19 +127,16 @@ pub enum Condition {
 
 /// Directory being listed.
 pub trait Listing: Send {
-    /// Returns the next entries in no particular order; empty at the end. The endpoint bounds their
-    /// number. After a temporary error the call may be repeated, and fails again if the listing
-    /// can't go on.
+    /// Returns the next entries, unordered and bounded in number; empty at the end. The call may be
+    /// repeated after a temporary error, and fails again if the listing can't go on.
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>>;
 
-    /// Returns the position behind the last page, for [`Endpoint::list_on`]; `None` if a listing
-    /// can only be started anew.
+    /// Returns the position behind the last page, for [`Endpoint::list_on`]; `None` if it has none.
     fn mark(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Returns whether the listing holds its requests to the profile's caps itself, because one
-    /// page takes several of them or none.
+    /// Returns whether it holds its requests to the caps itself: a page takes several or none.
     fn counts_itself(&self) -> bool {
         false
     }
@@ -153,8 +148,7 @@ pub trait Reader: Send + Sync {
     fn entry(&self) -> &Entry;
     /// Returns the store's checksum of the whole file.
     fn checksum(&self) -> Option<Checksum>;
-    /// Returns the store's checksum, of either kind that it keeps: for
-    /// [`Compared`](crate::Compared).
+    /// Returns the store's checksum, of either kind, for [`Compared`](crate::Compared).
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
@@ -168,15 +162,12 @@ pub trait Reader: Send + Sync {
 pub trait Writer: Send + Sync {
     /// Returns the bytes of each segment but the last.
     fn segment_size(&self) -> u64;
-    /// Returns the segments an earlier run stored, checked again if that is cheaper than sending
-    /// them again.
+    /// Returns the segments an earlier run stored, checked again if that is cheaper than resending.
     fn kept(&self) -> Vec<(u64, Checksum)>;
-    /// Stores a segment, or a run of them. Returns the checksum of the range that the destination
-    /// holds then.
+    /// Stores a segment, or a run of them. Returns the checksum of the range as the store holds it.
     fn write(&self, index: u64, range: Range<u64>, body: ByteStream)
     -> Boxed<'_, Result<Checksum>>;
-    /// Returns how many segments one [`Writer::write`] may bring in a row, by the first one's index
-    /// and the range of all.
+    /// Returns the most segments of a [`Writer::write`], by the first's index and the run's range.
     fn run_max(&self) -> u64 {
         1
     }
@@ -197,9 +188,8 @@ pub trait Writer: Send + Sync {
         self.finish(whole)
     }
 
-    /// Returns the start of segment `index`. Files of unknown length may be cut into segments that
-    /// grow, so that few of them reach far. Only the last segment is smaller than
-    /// [`Writer::segment_size`].
+    /// Returns the start of segment `index`. Segments of a file of unknown length may grow, so that
+    /// few reach far. Only the last one is smaller than [`Writer::segment_size`].
     fn segment_start(&self, index: u64) -> u64 {
         index.saturating_mul(self.segment_size())
     }
@@ -227,8 +217,7 @@ pub trait Writer: Send + Sync {
         None
     }
 
-    /// Accepts a segment that another process wrote, with the checksum and the receipt that it was
-    /// given.
+    /// Accepts a segment that another process wrote, with its checksum and its receipt.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a malformed receipt, [`ErrorKind::Unsupported`] if nothing is
@@ -251,8 +240,7 @@ pub trait Endpoint: Send + Sync {
     fn capabilities(&self) -> Capabilities;
     /// Returns the address of `path` for people. Never a secret.
     fn show(&self, path: &[u8]) -> String;
-    /// Returns the entry at `path`; `None` when nothing is there. A final symbolic link is followed
-    /// if asked.
+    /// Returns the entry at `path`, behind a final symbolic link if asked; `None` if there is none.
     fn stat<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Option<Entry>>>;
     /// Starts to list the directory at `path`.
     fn list<'a>(&'a self, path: &'a [u8], follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>>;
@@ -266,8 +254,7 @@ pub trait Endpoint: Send + Sync {
     fn read_only(&self, path: &[u8]) -> Error {
         unsupported("write", self.show(path)).at(Locus::Destination)
     }
-    /// Fails if nothing can be written at all. Callers ask before any write, so that the error is
-    /// not repeated for each file.
+    /// Fails if nothing can be written at all. Callers ask first: one error, not one per file.
     ///
     /// # Errors
     /// Error of [`Endpoint::read_only`].
@@ -347,8 +334,7 @@ pub trait Endpoint: Send + Sync {
     fn make_directory<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<bool>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
-    /// Gives a directory its final attributes. Stores that only know prefixes leave a marker for
-    /// `empty` directories.
+    /// Gives a directory its final attributes. Stores of prefixes leave a marker for `empty` ones.
     fn seal_directory<'a>(
         &'a self,
         path: &'a [u8],
@@ -379,9 +365,8 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Starts to list everything below the directory at `path` at once: names are paths relative to
-    /// it, and directories precede their content. Returns `None` if directories have to be listed
-    /// one at a time.
+    /// Starts to list everything below the directory at `path`: names are paths relative to it, and
+    /// directories precede their content. Returns `None` if each directory has to be listed alone.
     fn list_tree<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<Box<dyn Listing>>>> {
         Box::pin(async { Ok(None) })
     }
@@ -481,27 +466,23 @@ pub trait Endpoint: Send + Sync {
         path.to_vec()
     }
 
-    /// Names the system that holds its files: endpoints that name the same reach each other's.
-    /// Returns `None` if that is unknown.
+    /// Names the system with its files; equal ones reach each other's. `None` if it is unknown.
     fn system(&self) -> Option<String> {
         self.realm()
     }
 
-    /// Resolves `path` in the system, whatever links lead there, as far as the other side reports.
-    /// Its end need not be there yet.
+    /// Resolves `path` in the system through links, as far as reported. Its end need not exist.
     fn real_path<'a>(&'a self, path: &'a [u8]) -> Boxed<'a, Result<Vec<u8>>> {
         Box::pin(async move { Ok(self.locate(path)) })
     }
 
-    /// Returns the step in which times are kept at `path`, in nanoseconds; `None` if none can be
-    /// set. If the file system behind decides that, it is learnt once for each, by a file that is
-    /// made and removed there.
+    /// Returns the step of times kept at `path`, in nanoseconds; `None` if none can be set. A file
+    /// system that decides it is probed once, by a file that is made and removed there.
     fn learn_time_step_ns<'a>(&'a self, _path: &'a [u8]) -> Boxed<'a, Result<Option<u32>>> {
         Box::pin(async { Ok(self.capabilities().mtime_step_ns) })
     }
 
-    /// Removes the remainder of an upload from `origin` to `path` that was killed after the file
-    /// had its name.
+    /// Removes the remainder of an upload from `origin` to `path` that was killed after its rename.
     fn forget_unfinished<'a>(&'a self, _path: &'a [u8], _origin: &'a str) -> Boxed<'a, ()> {
         Box::pin(async {})
     }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::sealed::shown_sealed;
 
-/// What went wrong, as far as a caller decides by it.
+/// Kind of failure, as far as callers decide by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -295,8 +295,7 @@ impl Location {
         })
     }
 
-    /// Returns the name a copy of this gets inside a directory; `None` if it has none of its own,
-    /// as the root of a disk or bucket, `.` and `..`.
+    /// Returns a copy's name in a directory; `None` for the root of a disk or bucket, `.` and `..`.
     #[must_use]
     pub fn name(&self) -> Option<Vec<u8>> {
         let path = match self {
@@ -333,8 +332,7 @@ pub fn shown_address(text: &OsStr) -> String {
     }
 }
 
-/// Finds the password in `user:password@host/path`. It may have slashes itself, as keys of stores
-/// do.
+/// Finds the password in `user:password@host/path`; it may have slashes, as keys of stores do.
 fn password_in(rest: &str) -> Option<Range<usize>> {
     let authority = rest.split('/').next().unwrap_or_default();
     let colon = authority.find(':')?;
@@ -407,12 +405,12 @@ impl Authority {
     }
 }
 
-/// Whether no host has this in its name, and no profile that stands for one.
+/// Returns whether no name of a host, or of a profile that stands for one, has this character.
 fn is_of_no_name(char: char) -> bool {
     char.is_whitespace() || char.is_control() || r#""'`$;&|<>(){}*?!\,"#.contains(char)
 }
 
-/// Where a host ends in `user@host:…`. One in brackets, an address of IPv6, has colons of its own.
+/// Finds the colon behind the host in `user@host:…`. Brackets keep the colons of an IPv6 address.
 fn colon_behind_host(head: &[u8]) -> Option<usize> {
     let first = head.iter().position(|&byte| byte == b':')?;
     let at = head[..first].iter().position(|&byte| byte == b'@');

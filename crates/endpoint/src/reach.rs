@@ -1,7 +1,8 @@
-//! Where somebody may be led to who is not to reach what trusts its own machine.
+//! Addresses that connections for users may reach: none that trusts its own machine.
 //!
-//! Loopback and link-local addresses, and those at which clouds tell machines their secrets, are refused in every way that one can be
-//! written: also mapped into IPv6, behind NAT64 or 6to4. What counts is where a connection would go, not what a name said before.
+//! Loopback and link-local addresses, and those at which clouds tell machines their secrets, are
+//! refused in every notation: also mapped into IPv6, behind NAT64 or 6to4. The address of the
+//! connection counts, not an earlier answer for its name.
 
 use std::{
     io,
@@ -16,23 +17,23 @@ use crate::{
     gateway::{Pattern, is_of_this_machine},
 };
 
-/// What is said of each address that is refused.
+/// Reason shown for each refused address.
 pub(crate) const REFUSED: &str = "is of this machine, its link or its cloud's own";
-/// What to try then.
+/// Remedy shown with it.
 pub(crate) const REFUSED_HINT: &str = "an operator allows it with `serve --allow-address`";
 
-/// Where connections may go.
+/// Addresses that connections may reach.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
-    /// Addresses that are allowed all the same; none where everything is.
+    /// Addresses that are allowed all the same; `None` if everything is.
     exceptions: Option<Arc<[Pattern]>>,
 }
 
 impl Reach {
-    /// Anywhere but to what trusts this machine, and there to these.
+    /// Permits everything but addresses that trust this machine; of those, only `exceptions`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for an exception that names no addresses: whoever runs name servers says what a name means.
+    /// [`ErrorKind::Invalid`] for an exception that is a name: its meaning is up to name servers.
     pub fn beyond(exceptions: &[Pattern]) -> Result<Self> {
         if let Some(named) = exceptions.iter().find(|one| !one.is_of_addresses()) {
             return Err(Error::new(ErrorKind::Invalid, "allow", named.to_string())
@@ -44,7 +45,7 @@ impl Reach {
         })
     }
 
-    /// Whether everything may be reached.
+    /// Returns whether everything may be reached.
     pub(crate) fn is_anywhere(&self) -> bool {
         self.exceptions.is_none()
     }
@@ -58,10 +59,10 @@ impl Reach {
         !is_of_this_machine(ip) || exceptions.iter().any(is_allowed)
     }
 
-    /// Sees that a connection may go there.
+    /// Checks that a connection may go to `address`.
     ///
     /// # Errors
-    /// Of [`io::ErrorKind::PermissionDenied`], with [`REFUSED`].
+    /// [`io::ErrorKind::PermissionDenied`] with [`REFUSED`].
     pub(crate) fn check(&self, address: SocketAddr) -> io::Result<()> {
         if self.may(address) {
             return Ok(());
@@ -70,10 +71,11 @@ impl Reach {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// Sees that a host which somebody else connects to is nowhere that a connection may not go, as far as can be told here.
+    /// Checks the host of a connection that another program makes, as far as its addresses are
+    /// known here.
     ///
     /// # Errors
-    /// As [`Self::check`].
+    /// Errors of [`Self::check`].
     pub(crate) async fn check_host(&self, host: &str, port: u16) -> io::Result<()> {
         if self.exceptions.is_none() {
             return Ok(());
@@ -82,14 +84,14 @@ impl Reach {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return self.check((ip, port).into());
         }
-        // What nobody here knows is refused, or known, where it is connected to.
+        // An unknown host is refused, or resolved, by the program that connects.
         let Ok(mut found) = lookup_host((host, port)).await else {
             return Ok(());
         };
         found.try_for_each(|address| self.check(address))
     }
 
-    /// The same, as people are told.
+    /// Checks as [`Self::check_host`] does, with an error for people.
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`].

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What a sealed signature begins with, behind the `?` of its address.
+/// Prefix of a sealed signature, behind the `?` of its address.
 pub const SEALED: &str = "~sealed-";
 
 /// Returns a text with addresses in it as it may be shown to anybody: each sealed signature is `?…`.

@@ -82,7 +82,7 @@ pub(crate) async fn leads_to(host: &Host) -> Option<(String, u16)> {
     Some((name, value("port ")?.parse().ok()?))
 }
 
-/// What `ssh` would propose to `host`.
+/// Returns the ciphers that `ssh` would propose to `host`.
 async fn configured_ciphers(host: &Host) -> Option<String> {
     let mut command = command(host);
     command.args(["-G", "--", &host.host]).stdin(Stdio::null());

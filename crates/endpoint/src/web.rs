@@ -130,11 +130,11 @@ where
 }
 
 impl Web {
-    /// A client that trusts the system's certificates and those of `ca_file`, goes through the proxies that the environment names, and
-    /// only where it may.
+    /// Returns a client that trusts the system's certificates and those of `ca_file`. It uses the
+    /// proxies that the environment names, and connects only where `reach` permits.
     ///
     /// # Errors
-    /// When no certificates can be had, and for what is no proxy.
+    /// Fails if no certificates can be had, or if a proxy is malformed.
     pub(crate) fn reaching(reach: Reach, ca_file: Option<&Path>) -> Result<Self> {
         Self::with(Dialler::new()?.reaching(reach), ca_file)
     }

@@ -147,7 +147,7 @@ impl Desk {
         }
     }
 
-    /// The same, and nothing is stored yet.
+    /// Lets `seconds` pass: the depots that are fed are measured and store nothing yet.
     fn wait(&mut self, seconds: u64) {
         let fed: std::collections::BTreeSet<DepotId> =
             self.sent.iter().map(|(depot, _, _)| *depot).collect();

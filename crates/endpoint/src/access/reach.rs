@@ -13,14 +13,16 @@ impl Access {
         self
     }
 
-    /// The same, which goes only where it may for what users name. Where an operator's profiles lead is the operator's choice.
+    /// Returns an access that opens users' locations only where `reach` permits. Addresses in an
+    /// operator's profiles are the operator's choice.
     #[must_use]
     pub fn reaching(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
     }
 
-    /// Where connections may go for a location that was written so, and is that with this profile.
+    /// Returns the permitted addresses for a location written as `written`, which resolves to
+    /// `location` with the profile `chosen`.
     pub(super) fn reach_of(
         &self,
         written: &Location,
@@ -44,8 +46,8 @@ impl Access {
         Reach::default()
     }
 
-    /// Whether a profile is for `location`: it has an address, and that is where it is, or what it lies below. `NAME:path` is for the
-    /// profile NAME alone.
+    /// Returns whether a profile applies to `location`: its address is that location, or one above
+    /// it. `NAME:path` belongs to the profile NAME alone.
     ///
     /// # Errors
     /// Errors of [`Access::resolve`].

@@ -101,7 +101,7 @@ pub(crate) struct AzureClient {
 
 impl AzureClient {
     /// # Errors
-    /// When no certificates can be had.
+    /// Fails if no certificates can be had.
     pub(super) fn new(account: Account, container: &str, reach: Reach) -> Result<Self> {
         Ok(Self {
             web: Web::reaching(reach, account.ca_file.as_deref())?,

@@ -52,7 +52,7 @@ pub(super) struct Host {
     pub(super) user: String,
     pub(super) password: Secret,
     pub(super) ways: Ways,
-    /// Where connections may go.
+    /// Addresses that connections may reach.
     pub(super) reach: Reach,
 }
 

@@ -213,8 +213,7 @@ impl Remote {
         self.dressed(full, &commands, &replies)
     }
 
-    /// Returns the commands that give a path its time and mode. The mode comes first: a server may
-    /// count it as a change.
+    /// Returns the commands for a path's time and mode; mode first, as it may count as a change.
     fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
         let (modes, times) = (self.sets_modes.load(Relaxed), self.sets_times.load(Relaxed));
         self.note(Unkept {
@@ -229,9 +228,8 @@ impl Remote {
         commands.map(|command| line(&command, full)).collect()
     }
 
-    /// Checks whether those commands did what they should. An attribute refused for good is
-    /// dropped, as the bytes are worth more. A command that the server does not know is not given
-    /// again.
+    /// Checks the effect of those commands. An attribute refused for good is dropped: the bytes are
+    /// worth more. A command that the server does not know is not given again.
     fn dressed(&self, full: &[u8], commands: &[Vec<u8>], replies: &[Reply]) -> Result<()> {
         for (command, reply) in commands.iter().zip(replies) {
             if reply.is_final_refusal() {
@@ -293,8 +291,7 @@ impl Remote {
         }
     }
 
-    /// Returns whether the file under the hidden name, which nobody else knows, has its own name
-    /// now.
+    /// Returns whether the file under the hidden name, known to nobody else, has its own name now.
     async fn has_moved(&self, partial: &[u8], full: &[u8], spec: &FileSpec) -> Result<bool> {
         let mut lease = self.lease().await?;
         Ok(self.stat_with(&mut lease, partial).await?.is_none()
@@ -333,8 +330,7 @@ impl Remote {
         self.rename(lease, from, (partial, full), &ours).await
     }
 
-    /// Counts the attributes that the server claims to have set and did not, as far as it reports
-    /// them.
+    /// Counts the attributes that the server falsely claims to have set, as far as it reports them.
     fn count_unkept(&self, there: &Entry, spec: &FileSpec, dressed: &[Reply]) {
         if dressed.iter().all(Reply::is_done) {
             let modes = self.sets_modes.load(Relaxed)
@@ -360,8 +356,7 @@ impl Remote {
         Ok(is_size && spec.mtime.is_some() && secs(there.mtime) == secs(spec.mtime))
     }
 
-    /// Gives a file its name if the server's answer to RNFR is `reply`. A directory is never
-    /// replaced.
+    /// Gives a file its name if the answer to RNFR is `reply`. Never replaces a directory.
     async fn rename(
         &self,
         lease: &mut Lease,
@@ -402,8 +397,7 @@ impl Remote {
         }
     }
 
-    /// Renames if a server never renames over an existing file. That file is kept until it is
-    /// replaced.
+    /// Renames if a server never renames over an existing file, which is kept until replaced.
     async fn replace(
         &self,
         lease: &mut Lease,

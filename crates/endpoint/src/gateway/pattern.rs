@@ -125,13 +125,13 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
     }
 }
 
-/// Where clouds tell a machine its own secrets, beside link-local addresses: Alibaba, Azure, Oracle.
+/// Addresses of clouds' secrets for their machines, beside link-local ones: Alibaba, Azure, Oracle.
 const CLOUDS_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
     Ipv4Addr::new(192, 0, 0, 192),
 ];
-/// The same: Amazon, Google.
+/// IPv6 addresses of the same kind: Amazon, Google.
 const CLOUDS_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
@@ -151,7 +151,7 @@ fn within(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// How many first bits two addresses share, if they are of one family.
+/// Returns the number of leading bits that two addresses share; `None` if their families differ.
 fn shared_bits(one: IpAddr, other: IpAddr) -> Option<u32> {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => {

@@ -63,13 +63,14 @@ impl Throttle {
         next.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether more went lately than the rate had carried by now, so that what goes next waits: then it is the rate that holds back.
+    /// Returns whether the rate holds back the next bytes: more went lately than it had carried by
+    /// now.
     #[must_use]
     pub fn is_in_debt(&self) -> bool {
         self.state.rate.borrow().is_some() && *self.next() > clock::now()
     }
 
-    /// How long to wait before `bytes` go, as the rate is now.
+    /// Reserves `bytes` at the current rate and returns the wait until they may go.
     fn wait_for(&self, bytes: u64) -> Duration {
         let Some(rate) = *self.state.rate.borrow() else {
             return Duration::ZERO;

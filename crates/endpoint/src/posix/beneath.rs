@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-/// Whether a path lies among the system's own files, or would if it were there. Blocks.
+/// Returns whether a path lies among the system's own files, or would if it existed. Blocks.
 #[must_use]
 pub fn lies_in_system(path: &Path) -> bool {
     let above = path

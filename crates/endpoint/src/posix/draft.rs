@@ -53,8 +53,7 @@ pub struct Draft {
     ended: AtomicBool,
     /// Entry under the final name when a large file was begun.
     replaces: Option<Look>,
-    /// Unfinished copy that another writer left, or still writes, under the name that is tried
-    /// first.
+    /// Unfinished copy that another writer left, or still writes, under the name tried first.
     beside: Option<PathBuf>,
     /// Lock on writes, since the kernel lets one thread at a time write to a file. Waiting here
     /// sleeps; waiting there spins.
@@ -93,8 +92,7 @@ impl Draft {
         })
     }
 
-    /// Starts or continues a large file; returns the stored segments that read back correctly.
-    /// Blocks.
+    /// Starts or continues a large file; returns the stored segments that read back right. Blocks.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if another process writes it; the system's errors.
@@ -162,8 +160,7 @@ impl Draft {
         kept.dedup_by_key(|kept| kept.index);
         let ledger = match Ledger::start_anew(ledger_path(&partial), &head, &kept) {
             Ok(ledger) => Some(ledger),
-            // The name belongs to another user's file: a file that can be sent again needs no
-            // resumable copy.
+            // Another user's file has the name: a resendable file needs no resumable copy.
             Err(cause) if !is_open_ended && is_anothers(&cause) => None,
             Err(cause) => return Err(fail(cause)),
         };
@@ -316,8 +313,7 @@ impl Draft {
         self.publish_with(spec, self.rules.fsync)
     }
 
-    /// Publishes as [`Draft::publish`] does, flushed to the disk if `fsync` whatever the rules say.
-    /// Blocks.
+    /// Publishes as [`Draft::publish`] does, flushed if `fsync` whatever the rules say. Blocks.
     ///
     /// # Errors
     /// See [`Draft::publish`].
@@ -401,8 +397,7 @@ impl Draft {
 
     fn set_attributes(&self, spec: &FileSpec) -> io::Result<Unkept> {
         if spec.mode.is_none() {
-            // The file was made for nobody else to read. If modes are not kept, nothing of the
-            // source's is lost.
+            // The file was made private. If modes are not kept, nothing of the source's is lost.
             let usual = Mode::from_raw_mode(usual_mode(&self.place.path)?);
             let _ = rustix::fs::fchmod(&self.file, usual);
         }
@@ -446,8 +441,7 @@ impl Draft {
 }
 
 impl Drop for Draft {
-    /// Removes a small file without its final name, and a record of bytes that the file system
-    /// lost: both are useless.
+    /// Removes a small file without its final name, and a record of lost bytes: both useless.
     fn drop(&mut self) {
         let is_left = !*self.ended.get_mut();
         if is_left && (self.ledger.is_none() || flush(&self.file).is_err()) {

@@ -12,10 +12,10 @@ pub const ENTRIES_MAX: u64 = 20_000_000;
 /// Maximum of bytes of their names, paths as they are: 200 bytes for each of so many.
 pub const NAME_BYTES_MAX: u64 = 4 << 30;
 
-/// What an entry takes beside its name.
+/// Bytes of an entry beside its name.
 const ENTRY_BYTES: u64 = 200;
 
-/// What a scan holds already, and whether anybody still wants it. What it lists may never end.
+/// Memory that a scan holds, and whether anybody still wants it. Its listing may never end.
 #[derive(Debug)]
 pub struct Bounds {
     entries: AtomicU64,
@@ -33,11 +33,11 @@ pub enum Bound {
     Entries,
     /// The scan holds the maximum number of bytes of names.
     Names,
-    /// It holds as much memory as one scan may on this machine.
+    /// The scan holds as much memory as one scan may on this machine.
     Memory,
-    /// What it would hold is held by other scans now.
+    /// Other scans hold the memory that it needs now.
     Others,
-    /// Nobody waits for it any more.
+    /// Nobody waits for the scan any more.
     Unwanted,
 }
 
@@ -68,7 +68,7 @@ impl Bounds {
         }
     }
 
-    /// The same for a scan that shares memory with others.
+    /// Returns these bounds for a scan that shares memory with others.
     #[must_use]
     pub fn sharing(self, lent: &Arc<Lent>) -> Self {
         Self {

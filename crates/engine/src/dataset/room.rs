@@ -28,14 +28,14 @@ pub struct Room {
     freed: Notify,
 }
 
-/// What the lists of one owner take of it.
+/// Memory that the lists of one owner hold.
 #[derive(Debug)]
 pub struct Portion {
     room: Arc<Room>,
     held: AtomicU64,
 }
 
-/// What one scan takes of its owner's, until this is dropped.
+/// Memory that one scan holds of its owner's portion, until this is dropped.
 #[derive(Debug)]
 pub struct Lent {
     portion: Arc<Portion>,
@@ -62,7 +62,7 @@ impl Room {
         })
     }
 
-    /// What one more owner takes of it: nothing yet.
+    /// Returns the portion of one more owner, which holds nothing yet.
     #[must_use]
     pub fn portion(self: &Arc<Self>) -> Arc<Portion> {
         Arc::new(Portion {
@@ -79,7 +79,7 @@ impl Room {
 }
 
 impl Portion {
-    /// What one more scan takes of it: nothing yet.
+    /// Returns the share of one more scan, which holds nothing yet.
     #[must_use]
     pub fn lend(self: &Arc<Self>) -> Arc<Lent> {
         Arc::new(Lent {
@@ -135,7 +135,7 @@ impl Drop for Lent {
 mod tests {
     use super::*;
 
-    /// How much somebody gets, a byte at a time.
+    /// Fills the room a byte at a time; returns the bytes got and the bound that ended it.
     fn fill(lent: &Lent) -> (u64, Bound) {
         let mut got = 0;
         loop {

@@ -53,7 +53,7 @@ pub struct Scanned {
     pub scan: Scan,
     /// List of its files, if it is small enough to be kept here.
     pub list: Option<Vec<u8>>,
-    /// What people hear of that, where it ends the request: the mind was not told of it.
+    /// Event shown to people if the scan ends the request: the mind gets no input about it.
     pub event: Option<Event>,
 }
 

@@ -51,7 +51,7 @@ pub(in crate::copy) struct Directory {
     empty: AtomicBool,
     /// The directory could not be made, and that was reported.
     refused: AtomicBool,
-    /// It was the user's before: its own attributes stay.
+    /// Set if the directory was the user's before: its own attributes stay.
     pub(super) existed: bool,
     seals: Arc<Seals>,
 }

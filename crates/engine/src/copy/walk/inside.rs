@@ -155,7 +155,7 @@ async fn lookalikes(
     found
 }
 
-/// Whether the first thing that a source has is called as one that is where it goes.
+/// Returns whether the first entry of a source has the name of an entry at the destination.
 async fn shares_a_name(root: &Directory, (from, into): (&dyn Endpoint, &dyn Endpoint)) -> bool {
     let first = async {
         let mut listing = from.list(b"", false).await?;
@@ -168,14 +168,14 @@ async fn shares_a_name(root: &Directory, (from, into): (&dyn Endpoint, &dyn Endp
     first.await.is_ok_and(|there| there.is_some())
 }
 
-/// Whether a path ends as another one, from the start of a name on.
+/// Returns whether the last components of a path are those of another.
 fn ends_with(path: &[u8], end: &[u8]) -> bool {
     let end = end.strip_prefix(b"/").unwrap_or(end);
     let above = path.strip_suffix(end);
     above.is_some_and(|above| end.is_empty() || above.is_empty() || above.ends_with(b"/"))
 }
 
-/// The last name of a path, the last two, and so on.
+/// Returns the last name of a path, the last two, and so on.
 fn ends_of(path: &str) -> Vec<Vec<u8>> {
     let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
     let most = names.len().min(NAMES_MAX);
