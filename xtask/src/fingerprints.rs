@@ -31,6 +31,8 @@ const SEEDS: u64 = 200;
 const FIRST_SEEDS: u64 = 10;
 /// Scenarios of so many requests or chunks that one seed takes seconds.
 const LARGE: [&str; 2] = ["large", "scale"];
+/// Plays between two progress lines.
+const SAID_EVERY: usize = 500;
 /// Name under which the random worlds are listed.
 const SWARM: &str = "swarm";
 
@@ -112,15 +114,21 @@ fn play_all(is_short: bool) -> anyhow::Result<BTreeMap<String, Hashes>> {
         };
         work.extend((0..seeds).map(|seed| (name.clone(), Some(scenario.clone()), seed)));
     }
+    let all = work.len();
     let next = AtomicUsize::new(0);
     let played: Mutex<BTreeMap<(String, u64), u64>> = Mutex::default();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
-                while let Some((name, scenario, seed)) =
-                    work.get(next.fetch_add(1, Ordering::Relaxed))
-                {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((name, scenario, seed)) = work.get(place) else {
+                        return;
+                    };
+                    if place.is_multiple_of(SAID_EVERY) {
+                        eprintln!("xtask: {place} of {all} played");
+                    }
                     let fingerprint = play(scenario.as_ref(), *seed);
                     let mut played = played.lock().unwrap_or_else(PoisonError::into_inner);
                     played.insert((name.clone(), *seed), fingerprint);

@@ -74,7 +74,7 @@ pub struct ServeArguments {
     #[arg(long)]
     as_root: bool,
     /// Let users have it open this address of its own machine, link or cloud, which are refused else: 127.0.0.1:9000, 127.0.0.0/8:*
-    /// or [::1]:443; can be repeated. Where profiles lead is not refused
+    /// or `[::1]:443`; can be repeated. Where profiles lead is not refused
     #[arg(long, value_name = "HOSTS:PORTS")]
     allow_address: Vec<Pattern>,
     /// The file with the key under which the credentials that users give are kept, made with the first of them

@@ -116,13 +116,11 @@ pub fn is_settled(request: &api::Request) -> bool {
 /// # Errors
 /// Fails if the request failed.
 pub fn outcome_of(request: &api::Request) -> Outcome {
-    match request.state {
-        api::RequestState::Failed => {
-            let doing = format!("{} failed", request.id);
-            Err(Failure::of_request(request, &doing))
-        }
-        _ => Ok(exit_of(request)),
+    if request.state == api::RequestState::Failed {
+        let doing = format!("{} failed", request.id);
+        return Err(Failure::of_request(request, &doing));
     }
+    Ok(exit_of(request))
 }
 
 fn exit_of(request: &api::Request) -> ExitCode {

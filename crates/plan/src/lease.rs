@@ -6,8 +6,8 @@ use posthaste_types::{ByteRate, Bytes};
 /// Step of reserved rates: whole megabits a second, as networks sell them.
 pub const RATE_STEP: ByteRate = ByteRate::new(125_000);
 
-/// Returns whether setting up a circuit takes less time than it saves: V / r_direct - V / r_circuit
-/// > set-up (the break-even of overlay-2010; `docs/algorithms/circuits.md`). A path that carries
+/// Returns whether setting up a circuit takes less time than it saves, `V / r_direct - V /
+/// r_circuit` (the break-even of overlay-2010; `docs/algorithms/circuits.md`). A path that carries
 /// nothing is worth any wait; a circuit that is no faster is worth none.
 #[must_use]
 pub fn pays(volume: Bytes, direct: ByteRate, circuit: ByteRate, set_up: Duration) -> bool {

@@ -115,10 +115,10 @@ pub(super) fn away(shown: &api::Request) -> Vec<String> {
         )),
         api::DepotState::Up => None,
     });
-    match shown.state {
-        api::RequestState::Moving => said.take(ASSUMED_MAX).collect(),
-        _ => Vec::new(),
+    if shown.state != api::RequestState::Moving {
+        return Vec::new();
     }
+    said.take(ASSUMED_MAX).collect()
 }
 
 /// Returns the messages about files that come from one source each, while the stage-in runs.
