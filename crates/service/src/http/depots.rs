@@ -56,7 +56,7 @@ pub(crate) async fn remove(
     let centre = &desk.centre;
     let depot = match centre.depots.named(&name) {
         Some(depot) => depot,
-        None => return Err(centre.depots.unknown("remove", &name).into()),
+        None => return Err(centre.depots.unknown("remove depot", &name).into()),
     };
     centre
         .store
@@ -105,7 +105,7 @@ async fn set_drain(desk: &Desk, name: &str, drain: Drain) -> Answer<Json<api::De
     let centre = &desk.centre;
     let depot = match centre.depots.named(name) {
         Some(depot) => depot,
-        None => return Err(centre.depots.unknown("drain", name).into()),
+        None => return Err(centre.depots.unknown("drain depot", name).into()),
     };
     let input = Input::DepotDrained {
         depot: depot.record.id,

@@ -384,8 +384,9 @@ pub(crate) async fn manifest(
                     .cause(format!("it is {state}, and not all of it was read"))
                     .into());
             }
-            let problem = Refusal::from(error).problem();
-            Ok((StatusCode::CONFLICT, Json(problem)).into_response())
+            let mut problem = Refusal::from(error).problem();
+            problem.status = StatusCode::CONFLICT.as_u16();
+            Ok(super::answer_problem(&problem))
         }
         Err(error) => Err(error.into()),
     }

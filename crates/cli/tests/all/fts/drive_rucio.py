@@ -6,6 +6,7 @@ FILES is JSON: {"NAME": [size, "adler32"]}, which lie at SITE_A below /a/test/. 
 """
 import json
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -59,6 +60,9 @@ def site(name, prefix, port):
 SITE_A, SITE_B, SITE_C = site("SITE_A", "/a/", port), site("SITE_B", "/b/", port), site("SITE_C", "/c/", port)
 # Nobody listens there.
 AWAY = site("AWAY", "/a/", 9)
+# Its connections are never accepted: what is asked there waits.
+silence = socket.create_server(("127.0.0.1", 0))
+SILENT = site("SILENT", "/a/", silence.getsockname()[1])
 factory = ProtocolFactory()
 
 
@@ -115,8 +119,8 @@ said["lost"] = told[lost] is None
 tool.deterministic_id = True
 twice = transfer("one", SITE_A, SITE_C)
 said["twice"] = [submit([twice]), submit([twice])]
-cancelled = submit([transfer("two", AWAY, SITE_C)])
-# It does not end by itself.
+# It does not end by itself so soon.
+cancelled = submit([transfer("two", SILENT, SITE_C)])
 said["priority"] = tool.update_priority(cancelled, 5)["priority"]
 said["cancelled"] = tool.cancel([cancelled])["job_state"]
 print(json.dumps(said))
