@@ -300,3 +300,26 @@ fn nothing_is_replaced_there_and_what_makes_no_sense_is_refused() {
     assert_eq!(picture(&here), whole);
     drop(relays);
 }
+
+#[test]
+fn what_goes_to_its_own_source_over_depots_is_refused() {
+    let World {
+        centre,
+        whole,
+        relays: _relays,
+    } = world("200M", 4);
+    let from = centre.scratch("out");
+    let link = centre.scratch("link");
+    std::os::unix::fs::symlink(&from, &link).unwrap();
+    for to in [from.clone(), from.join("in"), link] {
+        for more in [&[][..], &["--dry-run"]] {
+            let words = ["offload", from.to_str().unwrap(), "--to"];
+            let words = [&words[..], &[to.to_str().unwrap()], &OVER[..], more].concat();
+            let output = centre.run(&words);
+            let said = text(&output.stderr);
+            assert!(!output.status.success(), "{said}");
+            assert!(said.contains("it lies in the source"), "{said}");
+        }
+    }
+    assert_eq!(picture(&from), whole);
+}

@@ -44,7 +44,7 @@ fn is_silent(destination: &str) -> Error {
 }
 
 async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) -> Result<()> {
-    refuse_inside(record, behalf).await?;
+    refuse_inside(&record.source, &record.destination, behalf).await?;
     let endpoint = open_there(record, behalf).await?;
     endpoint.check_writes()?;
     if !endpoint.capabilities().links && listed.has_links() {
@@ -59,9 +59,12 @@ async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) ->
 }
 
 /// Refuses to export a local directory into itself.
-async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
-    let source = PathBuf::from(OsStr::from_bytes(&record.source));
-    let to = Location::parse(record.destination.as_ref());
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if the destination lies in the source.
+pub(super) async fn refuse_inside(source: &[u8], destination: &str, behalf: &Behalf) -> Result<()> {
+    let source = PathBuf::from(OsStr::from_bytes(source));
+    let to = Location::parse(destination.as_ref());
     let (Ok(Location::Local(to)), true) = (to, source.is_absolute()) else {
         return Ok(());
     };
@@ -74,12 +77,10 @@ async fn refuse_inside(record: &RequestRecord, behalf: &Behalf) -> Result<()> {
         Ok(both.is_some_and(|(source, above)| above.starts_with(source)))
     });
     match is_inside.await? {
-        true => Err(
-            Error::new(ErrorKind::Invalid, "stage out to", &record.destination)
-                .cause("it lies in the source")
-                .hint("name a place outside it")
-                .at(Locus::Client),
-        ),
+        true => Err(Error::new(ErrorKind::Invalid, "stage out to", destination)
+            .cause("it lies in the source")
+            .hint("name a place outside it")
+            .at(Locus::Client)),
         false => Ok(()),
     }
 }

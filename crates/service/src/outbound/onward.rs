@@ -17,7 +17,7 @@ use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Code, RequestId, SourceId, Timestamp};
 
 use super::{
-    ahead::look_ahead,
+    ahead::{look_ahead, refuse_inside},
     hosts::refuse_unknown_hosts,
     listed::Listed,
     submit::{self, address, check_address, is_address, is_far},
@@ -182,7 +182,7 @@ pub(crate) async fn look(
         };
         Ok::<_, Error>((find(centre, request)?, list))
     })?;
-    let (scan, doubt) = scan(centre, &onward, list).await?;
+    let (scan, doubt) = scan(centre, &onward, &request.source, list).await?;
     if let Some(error) = doubt {
         // Both requests report the problem.
         centre.outgoing.complaints.note(request.id, &error);
@@ -191,17 +191,20 @@ pub(crate) async fn look(
     tokio::task::block_in_place(|| centre.keep_scan(onward.id, scan, None))
 }
 
-/// Returns the scan of what goes to an address, and a temporary problem found there.
+/// Returns the scan of what goes to an address, and a temporary problem found there. `source` is
+/// what the depots get.
 ///
 /// # Errors
 /// Problems found there.
 async fn scan(
     centre: &Arc<Centre>,
     onward: &RequestRecord,
+    source: &[u8],
     list: FileList,
 ) -> Result<(Scan, Option<Error>)> {
     let listed = Listed::Here(list);
     let behalf = submit::behalf_of(centre, onward)?;
+    refuse_inside(source, &onward.destination, &behalf).await?;
     let doubt = look_ahead(onward, &behalf, &listed).await?;
     Ok((submit::sealed(&listed), doubt))
 }
@@ -239,7 +242,7 @@ pub(crate) async fn rehearsed(
     let Some(onward) = of_new(centre, new, request)? else {
         return Ok((Vec::new(), None));
     };
-    let (scan, doubt) = scan(centre, &onward, list.clone()).await?;
+    let (scan, doubt) = scan(centre, &onward, &request.source, list.clone()).await?;
     let onward = RequestRecord {
         id: RequestId::new(u64::MAX),
         source: request.id.to_string().into_bytes(),
