@@ -131,22 +131,25 @@ const CLOUDS_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(168, 63, 129, 16),
     Ipv4Addr::new(192, 0, 0, 192),
 ];
-/// IPv6 addresses of the same kind: Amazon, Google.
-const CLOUDS_V6: [Ipv6Addr; 2] = [
+/// IPv6 addresses of the same kind: Scaleway, Oracle, Amazon, Google.
+const CLOUDS_V6: [Ipv6Addr; 4] = [
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-/// The address of the old kind that one of the new kind leads to: behind NAT64 (RFC 6052, and RFC 8215 in its form of 96 bits), by 6to4
-/// (RFC 3056), or as such (RFC 4291, section 2.5.5.1).
+/// Returns the IPv4 address that an IPv6 address leads to: behind NAT64 (RFC 6052, and RFC 8215 in
+/// its form of 96 bits), by 6to4 (RFC 3056), to a server of Teredo (RFC 4380), translated (RFC 2765)
+/// or as such (RFC 4291, section 2.5.5.1).
 fn within(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 1, _, _, _, high, low] => {
             Some(of(high, low))
         }
-        [0x2002, high, low, ..] => Some(of(high, low)),
-        [0, 0, 0, 0, 0, 0, high, low] => Some(of(high, low)),
+        [0x2002, high, low, ..] | [0x2001, 0, high, low, ..] => Some(of(high, low)),
+        [0, 0, 0, 0, 0 | 0xffff, 0, high, low] => Some(of(high, low)),
         _ => None,
     }
 }
