@@ -26,9 +26,9 @@ const FILE: &str = "scenarios/fingerprints.txt";
 const HEADING: &str = "# Fingerprints of the mind: a scenario, and the hash over its first seeds and over all its seeds.\n\
                        # `cargo xtask fingerprints` compares them; `--write` replaces them.\n";
 /// Seeds of each scenario, and random worlds.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 20;
 /// Seeds of the first hash, with which `--short` is content.
-const FIRST_SEEDS: u64 = 10;
+const FIRST_SEEDS: u64 = 3;
 /// Scenarios of so many requests or chunks that one seed takes seconds.
 const LARGE: [&str; 2] = ["large", "scale"];
 /// Plays between two progress lines.
