@@ -11,7 +11,7 @@ use std::{
 };
 
 use posthaste_core::contract::{Fault, Input, LeftOut};
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Location, Locus, Result, Unkept};
+use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result, Unkept};
 use posthaste_engine::copy::{
     self, Figures, Links, Notice, Options, Place, Progress, Throttle, Written,
 };
@@ -30,7 +30,7 @@ use super::{
     pace::{LOOK_EVERY, Pace},
     submit,
     verdict::{Losses, judge},
-    verify::{refuse_source, verify},
+    verify::verify,
     whole_chunks,
 };
 use crate::{
@@ -355,30 +355,10 @@ impl Carrier {
         verify(destination.as_ref(), &self.behalf, &root, &list).await
     }
 
-    /// Checks that a copy from depots does not go to the source that these got, under another
-    /// name: what lies there would count as arrived, and then be removed.
-    ///
-    /// # Errors
-    /// Those of [`refuse_source`], and the journal's.
-    async fn refuse_source_of_depots(&self, destination: &dyn Endpoint) -> Result<()> {
-        let Some(of) = onward::of(&self.record) else {
-            return Ok(());
-        };
-        let request = tokio::task::block_in_place(|| self.store.request(of))?;
-        let root = PathBuf::from(OsStr::from_bytes(&request.source));
-        let actor = self.behalf.actor().clone();
-        let is_there = || Ok(root.is_absolute() && root.symlink_metadata().is_ok());
-        match actor.run(is_there)? {
-            true => refuse_source(destination, &actor, &root).await,
-            false => Ok(()),
-        }
-    }
-
     /// Copies what is missing at the destination.
     async fn copy(&self, throttle: Throttle, progress: Arc<Progress>) -> Result<Figures> {
         let destination = submit::open(&self.record, &self.behalf).await?;
         let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
-        self.refuse_source_of_depots(destination.as_ref()).await?;
         self.claim(destination.as_ref(), &listed).await?;
         let (source, into) = self.source(&listed).await?;
         let losses: Arc<Mutex<Losses>> = Arc::default();

@@ -80,8 +80,8 @@ impl Carrier {
         Filter::new(&named, below)
     }
 
-    /// Checks once, before anything is written, that it would replace nothing. Later files there
-    /// are its own.
+    /// Checks once, before anything is written, that it would replace nothing, and does not go to
+    /// its own source by another name. Later files there are its own.
     pub(super) async fn claim(&self, destination: &dyn Endpoint, listed: &Listed) -> Result<()> {
         let id = self.record.id;
         if tokio::task::block_in_place(|| self.store.is_claimed(id)) {
@@ -90,11 +90,26 @@ impl Carrier {
         check_free(&self.record, destination, listed).await?;
         let there = destination.stat(b"", true).await;
         let there = there.map_err(|error| error.at(Locus::Destination))?;
-        let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        // The destination was missing a moment ago, so it is no other name of the source.
-        if root.is_absolute() && there.is_some_and(|there| there.kind == Kind::Directory) {
-            refuse_source(destination, self.behalf.actor(), &root).await?;
+        let is_directory = there.is_some_and(|there| there.kind == Kind::Directory);
+        // Where a directory was missing a moment ago, it is no other name of the source.
+        if is_directory || !destination.capabilities().directories {
+            let actor = self.behalf.actor();
+            let root = tokio::task::block_in_place(|| self.first_source())?;
+            let is_here = || Ok(root.is_absolute() && root.symlink_metadata().is_ok());
+            if actor.run(is_here)? {
+                refuse_source(destination, actor, &root).await?;
+            }
         }
         tokio::task::block_in_place(|| self.store.keep_claim(id))
+    }
+
+    /// Returns the source; for what comes from depots, the one that these got it from: what lies
+    /// there would count as arrived, and then be removed.
+    fn first_source(&self) -> Result<PathBuf> {
+        let source = match onward::of(&self.record) {
+            Some(of) => self.store.request(of)?.source,
+            None => self.record.source.clone(),
+        };
+        Ok(PathBuf::from(OsStr::from_bytes(&source)))
     }
 }
