@@ -14,7 +14,8 @@ use crate::{
 
 /// Longest time until a broken connection is noticed.
 pub(super) const BREAK_NOTICED_MAX: Duration = Duration::from_millis(BREAK_NOTICED_MS_MAX);
-const BREAK_NOTICED_MS_MAX: u64 = 1500;
+/// The same, in milliseconds.
+pub(super) const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 impl Run<'_> {
     /// Applies a fault that occurs by itself, possibly at several places at once.

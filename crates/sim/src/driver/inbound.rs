@@ -20,8 +20,6 @@ use crate::{
 
 /// Earliest time of a submission, after the sources were examined.
 const FIRST_AFTER: Duration = Duration::from_millis(200);
-/// Longest time until a broken connection is noticed, in milliseconds.
-const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 /// Permille of removals that fail temporarily.
 const KEPT_PERMILLE: u64 = 200;
@@ -429,21 +427,7 @@ impl Run<'_> {
     /// Breaks every connection to a source. The driver notices that soon.
     fn break_off_source(&mut self, place: usize) {
         self.world.set_origin(place, Condition::Dead);
-        let source = self.world.origins[place].id;
-        for sending in self.world.drop_inbound(place, |_| true) {
-            let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));
-            let Sending { request, chunk, .. } = sending;
-            let fault = Fault::Unreachable;
-            self.tell_after(
-                span,
-                Input::ChunkMissed {
-                    request,
-                    source,
-                    chunk,
-                    fault,
-                },
-            );
-        }
+        self.break_off_reads(place);
     }
 
     /// Ends a fault of a source.

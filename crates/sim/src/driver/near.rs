@@ -10,14 +10,11 @@ use std::{collections::BTreeMap, time::Duration};
 use posthaste_core::contract::{Fault, Input, NearDepot, StageInNews};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId};
 
-use super::{CONNECT_TIMEOUT, Pending, Run};
+use super::{CONNECT_TIMEOUT, Pending, Run, faults::BREAK_NOTICED_MS_MAX};
 use crate::{
     scenario::StageInPlan,
     world::{Arrival, Condition, Node, Sending},
 };
-
-/// Longest time until a broken connection is noticed, in milliseconds.
-const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 type Leg = (RequestId, SourceId, ChunkIndex);
 
@@ -236,9 +233,13 @@ impl Run<'_> {
         let place = origins
             .enumerate()
             .find(|(_, origin)| origin.near == Some(depot));
-        let Some(place) = place.map(|(place, _)| place) else {
-            return;
-        };
+        if let Some((place, _)) = place {
+            self.break_off_reads(place);
+        }
+    }
+
+    /// Fails every read from a source, because its connections broke.
+    pub(super) fn break_off_reads(&mut self, place: usize) {
         let source = self.world.origins[place].id;
         for sending in self.world.drop_inbound(place, |_| true) {
             let span = Duration::from_millis(self.dice.between(1, BREAK_NOTICED_MS_MAX));

@@ -284,13 +284,23 @@ impl Run<'_> {
     fn is_possible(&self, view: &RequestView, needed_s: u64) -> bool {
         let column = view.spec.code.fragment_size(view.spec.chunk_size);
         let column = column.times(u64::from(view.spec.chunks()));
+        let lent = &self.checkers.lent;
+        let around = [
+            self.now,
+            self.now - Duration::from_secs(needed_s),
+        ];
+        let is_lent = |depot: DepotId| {
+            let mut times = around.iter();
+            times.all(|at| lent.on_send(*at, view.request, depot).is_ok())
+        };
         let is_well = |depot: DepotId, bytes: Bytes| {
-            self.world.place(depot).is_some_and(|place| {
-                let site = &self.world.sites[place];
-                site.condition() == Condition::Well
-                    && self.world.rate(place) > 0
-                    && site.free() >= bytes
-            })
+            is_lent(depot)
+                && self.world.place(depot).is_some_and(|place| {
+                    let site = &self.world.sites[place];
+                    site.condition() == Condition::Well
+                        && self.world.rate(place) > 0
+                        && site.free() >= bytes
+                })
         };
         let total = usize::from(view.spec.code.total());
         let is_open = |depot: DepotId| !self.checkers.drains.is_drained(depot);

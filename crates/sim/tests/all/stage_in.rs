@@ -231,3 +231,8 @@ fn what_costs_something_gives_what_the_deadline_needs_and_the_budget_pays() {
         assert!(when(&report, 3, refused).is_some(), "{text}");
     }
 }
+
+#[test]
+fn a_source_that_dies_while_depots_near_the_centre_get_its_chunks_gives_each_once() {
+    play("dies-while-prestaging", 0..20);
+}
