@@ -5,7 +5,7 @@ use posthaste_types::{
     ByteRate, Bytes, ChunkIndex, DepotId, RequestId, SourceId, Timestamp, record,
 };
 
-use super::{DepotState, Fault, Forecast, Knowledge, Pause, Priority, SourcePrice};
+use crate::contract::{DepotState, Fault, Forecast, Knowledge, Pause, Priority, SourcePrice};
 
 record! {
     /// Specification of a stage-in: its sources, its size and its deadline at the centre.

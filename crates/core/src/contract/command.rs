@@ -5,7 +5,7 @@ use posthaste_types::{
     SourceId, Timestamp, record,
 };
 
-use super::Reason;
+use crate::contract::Reason;
 
 record! {
     /// Commands of the mind. The driver answers each with an input.

@@ -1,7 +1,7 @@
 use core::fmt;
 use posthaste_types::{ByteRate, Bytes, RequestId, Timestamp, record};
 
-use super::Forecast;
+use crate::contract::Forecast;
 
 record! {
     /// Hindrance to a complete delivery at a destination.

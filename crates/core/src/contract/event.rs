@@ -2,7 +2,7 @@ use alloc::string::String;
 use core::fmt;
 use posthaste_types::{Bytes, Code, DepotId, RequestId, Timestamp, record};
 
-use super::{Reason, Step};
+use crate::contract::{Reason, Step};
 
 record! {
     /// Event for people.

@@ -6,7 +6,7 @@ use posthaste_types::{
     SourceId, Timestamp, record,
 };
 
-use super::{
+use crate::contract::{
     ArrivalSpec, CircuitTerms, DepotPrices, DepotTerms, Drain, Encode, Fault, FileAtFault,
     GiverEnd, Holding, LentTerms, News, Priority, RequestSpec, SpaceNews, StageInNews, Wishes,
 };

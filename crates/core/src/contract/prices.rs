@@ -5,7 +5,7 @@ use alloc::{string::String, vec::Vec};
 use posthaste_plan::horizon::{Money, Price};
 use posthaste_types::{Bytes, SourceId, record};
 
-use super::{GIGABYTE, terms::names};
+use crate::{contract::GIGABYTE, contract::terms::names};
 
 /// Requests that a price is quoted for.
 const REQUESTS: u64 = 1000;

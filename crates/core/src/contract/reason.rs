@@ -8,7 +8,7 @@ use core::time::Duration;
 use posthaste_plan::tuner;
 use posthaste_types::{ByteRate, Bytes, Code, DepotId, Timestamp, record};
 
-use super::{
+use crate::contract::{
     Binding, DrainReason, Fault, LentReason, NearReason, PinReason, Priority, SpaceReason, Survive,
     WayReason, WouldBuy,
 };

@@ -1,7 +1,7 @@
 use alloc::{string::String, vec::Vec};
 use posthaste_types::{Bytes, Code, DepotId, Timestamp, record};
 
-use super::Reason;
+use crate::contract::Reason;
 
 record! {
     /// Rule for removing the source from scratch.

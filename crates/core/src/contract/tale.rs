@@ -6,7 +6,7 @@ use alloc::{
 };
 use posthaste_types::{DepotId, SourceId, Timestamp, record};
 
-use super::{ArrivalView, Happening, Reason, RequestView};
+use crate::contract::{ArrivalView, Happening, Reason, RequestView};
 
 record! {
     /// Entry of `explain`: a decision, its time and its reason.

@@ -2,7 +2,7 @@ use alloc::string::String;
 use core::fmt;
 use posthaste_types::{Bytes, DepotId, SourceId, Timestamp};
 
-use super::{Forecast, Hindrance};
+use crate::contract::{Forecast, Hindrance};
 
 /// A transfer of a request, as the mind sees it now.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use core::time::Duration;
 use posthaste_forecast::{Quantiles, Score};
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
-use super::{DeliveryView, DrainView, Omission, Pause, RequestSpec, WayView, Wishes};
+use crate::contract::{DeliveryView, DrainView, Omission, Pause, RequestSpec, WayView, Wishes};
 
 record! {
     /// State of a request.

@@ -2,7 +2,7 @@ use alloc::{string::String, vec::Vec};
 use core::{fmt, str::FromStr};
 use posthaste_types::{ByteRate, DepotId, Timestamp, record};
 
-use super::Reserve;
+use crate::contract::Reserve;
 
 record! {
     /// Priority of a request beside others that can't all be served: higher goes first. Promises to

@@ -4,7 +4,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_types::Timestamp;
 
-use super::{LeaseId, MoverId, Roster, Ticket};
+use crate::{
+    movers::Roster,
+    movers::words::{LeaseId, MoverId, Ticket},
+};
 
 /// Time for which the room that a mover reported is counted on.
 const SPEAKS: Duration = Duration::from_secs(4);

@@ -1,7 +1,7 @@
 use core::fmt;
 
-use super::Reason;
 use crate::contract::Obstacle;
+use crate::contract::reason::Reason;
 use posthaste_types::{ByteRate, Timestamp, record};
 
 record! {

@@ -5,7 +5,7 @@ use core::fmt;
 
 use posthaste_types::{RequestId, Timestamp, record};
 
-use super::super::offer::write_offers;
+use crate::contract::offer::write_offers;
 use crate::contract::{Hindrance, WouldBuy};
 
 record! {

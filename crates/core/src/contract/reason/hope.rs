@@ -1,6 +1,6 @@
 use core::fmt;
 
-use super::Reason;
+use crate::contract::reason::Reason;
 use posthaste_types::{Timestamp, record};
 
 record! {

@@ -4,10 +4,11 @@ use alloc::{format, string::String};
 use core::fmt;
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 
-use super::{
-    super::{Binding, Dollars, offer::write_offers},
-    Reason,
-    circuit::write_circuit,
+use crate::{
+    contract::offer::write_offers,
+    contract::reason::Reason,
+    contract::reason::circuit::write_circuit,
+    contract::{Binding, Dollars},
 };
 
 impl fmt::Display for Reason {

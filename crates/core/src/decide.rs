@@ -1,0 +1,31 @@
+//! TODO
+
+pub(crate) mod admission;
+pub(crate) mod budget;
+pub(crate) mod candidates;
+pub(crate) mod circuits;
+pub(crate) mod counter_offer;
+pub(crate) mod delivery;
+pub(crate) mod demote;
+pub(crate) mod dispatch;
+pub(crate) mod drain;
+pub(crate) mod failure_domain;
+pub(crate) mod fan_out;
+pub(crate) mod faults;
+pub(crate) mod inventory;
+pub(crate) mod newcomer;
+pub(crate) mod pins;
+pub(crate) mod plan_over_time;
+pub(crate) mod prices;
+pub(crate) mod probing;
+pub(crate) mod push;
+pub(crate) mod reduce_redundancy;
+pub(crate) mod redundancy;
+pub(crate) mod repair;
+pub(crate) mod review;
+pub(crate) mod room;
+pub(crate) mod routes;
+pub(crate) mod spares;
+pub(crate) mod stage_in;
+pub(crate) mod tuning;
+pub(crate) mod wants;

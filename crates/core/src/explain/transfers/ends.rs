@@ -1,0 +1,12 @@
+//! TODO
+
+use posthaste_types::DepotId;
+
+use crate::{contract::TransferEnd, state, state::State};
+
+pub(crate) fn end_at(state: &State, depot: DepotId) -> TransferEnd {
+    TransferEnd::Depot {
+        depot,
+        name: state::names::name_of(state, depot),
+    }
+}
