@@ -1,4 +1,5 @@
-//! TODO
+//! Changes the state. Each input and each decision has one function, and nothing else changes the
+//! state.
 
 pub(crate) mod admission;
 pub(crate) mod binding;

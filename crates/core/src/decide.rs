@@ -1,4 +1,4 @@
-//! TODO
+//! Decides, and changes nothing: functions of the state.
 
 pub(crate) mod admission;
 pub(crate) mod budget;
@@ -9,7 +9,6 @@ pub(crate) mod delivery;
 pub(crate) mod demote;
 pub(crate) mod dispatch;
 pub(crate) mod drain;
-pub(crate) mod failure_domain;
 pub(crate) mod fan_out;
 pub(crate) mod faults;
 pub(crate) mod inventory;
@@ -28,4 +27,5 @@ pub(crate) mod routes;
 pub(crate) mod spares;
 pub(crate) mod stage_in;
 pub(crate) mod tuning;
+pub(crate) mod verdict;
 pub(crate) mod wants;

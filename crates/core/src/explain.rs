@@ -1,4 +1,4 @@
-//! TODO
+//! Says what is there and why: views and stories.
 
 pub(crate) mod by_slack;
 pub(crate) mod circuits;

@@ -1,4 +1,4 @@
-//! TODO
+//! Forecasts when what moves will be there.
 
 pub(crate) mod completion;
 pub(crate) mod delivery;

@@ -1,4 +1,4 @@
-//! TODO
+//! Takes a request in, refuses it, or answers a changed one.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,10 +6,9 @@ use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     apply,
-    apply::inputs::request_submitted::ALIKE_MAX,
     contract::{CircuitReason, Forecast, Happening, Outbox, Reason, RequestState},
     decide,
-    decide::admission::Verdict,
+    decide::verdict::Verdict,
     state,
     state::completion::Promised,
     state::{Account, Depot, Request, Route, State},
@@ -36,6 +35,9 @@ fn remember_spares(state: &mut State, id: posthaste_types::RequestId) {
         state::memory::remember_of(state, id, name, 0, "kept in reserve".into(), reason);
     }
 }
+
+/// Most requests before a new one that are searched for equal wishes.
+const ALIKE_MAX: usize = 8;
 
 /// Accepts a newcomer or refuses it. With `may_wait`, one that turns would refuse may wait for
 /// a plan over time.
@@ -98,13 +100,7 @@ pub(crate) fn answer(
     }
 }
 
-fn refuse(
-    state: &mut State,
-    id: RequestId,
-    request: Request,
-    reason: Reason,
-    out: &mut Outbox,
-) {
+fn refuse(state: &mut State, id: RequestId, request: Request, reason: Reason, out: &mut Outbox) {
     let left = apply::completion::left_for_newcomers(state);
     let Some(mut request) = take_reserving(state, id, request, &left, &reason, out) else {
         return;
@@ -249,13 +245,7 @@ fn refuse_here(
     apply::stage_in::onward::refuse_onward(state, id, out);
 }
 
-fn admit(
-    state: &mut State,
-    id: RequestId,
-    reason: Reason,
-    is_leftover: bool,
-    out: &mut Outbox,
-) {
+fn admit(state: &mut State, id: RequestId, reason: Reason, is_leftover: bool, out: &mut Outbox) {
     apply::redundancy::say_code(state, id, out);
     apply::tell::tell(state, out, Some(id), None, Happening::Admitted, reason);
     apply::binding::remember_binding(state, id);

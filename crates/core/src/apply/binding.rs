@@ -1,4 +1,4 @@
-//! TODO
+//! Remembers which limit binds a request: its deadline, its delivery, or a purge.
 
 use alloc::string::String;
 use posthaste_types::{RequestId, Timestamp};

@@ -1,4 +1,4 @@
-//! TODO
+//! Reviews what a request may still spend.
 
 use posthaste_types::RequestId;
 

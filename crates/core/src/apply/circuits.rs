@@ -1,4 +1,4 @@
-//! TODO
+//! Asks for rate on circuits, gives it back, and calls offers.
 
 pub(crate) mod change;
 pub(crate) mod held;

@@ -1,4 +1,4 @@
-//! TODO
+//! Looks at everything that moves, slice by slice, and keeps the forecasts.
 
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, RequestId};

@@ -1,4 +1,5 @@
-//! TODO
+//! Looks for what would make a refused request possible, with the state changed for the trial and
+//! put back.
 
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, Timestamp};

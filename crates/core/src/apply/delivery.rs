@@ -1,4 +1,4 @@
-//! TODO
+//! Sends chunks on to destinations.
 
 pub(crate) mod follow;
 pub(crate) mod outlook;

@@ -1,4 +1,4 @@
-//! TODO
+//! Lets a late request wait if that keeps more deadlines.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! TODO
+//! Depots that come back, go, or get another chance.
 
 use posthaste_types::{DepotId, RequestId};
 

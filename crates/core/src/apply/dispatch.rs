@@ -1,4 +1,4 @@
-//! TODO
+//! Gives each depot the next fragments of the most urgent requests.
 
 pub(crate) mod endgame;
 pub(crate) mod placing;

@@ -1,14 +1,17 @@
-//! TODO
+//! Moves fragments off depots that are drained, and counts what is left.
 
+use core::time::Duration;
 use posthaste_types::{DepotId, RequestId};
 
 use crate::{
     apply,
-    apply::inputs::depot_drained::COUNT_EVERY,
     contract::{Cause, Drain, DrainReason, Happening, Outbox, Reason},
     decide, state,
     state::{Depot, State},
 };
+
+/// Interval between counts of what lies only at a drained depot: each visits all of its chunks.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
 
 /// Applies a drain to one request.
 pub(crate) fn drain_for(

@@ -1,4 +1,4 @@
-//! TODO
+//! Pieces that relays encode: what they failed, and what was said of them.
 
 use posthaste_types::RequestId;
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Ends a request that failed or was cancelled.
 
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, RequestId};

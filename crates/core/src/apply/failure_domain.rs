@@ -1,4 +1,4 @@
-//! TODO
+//! Sorts the depots of requests into groups that fail together.
 
 use posthaste_types::RequestId;
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Feeds more or fewer depots, as deadlines need it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -192,13 +192,7 @@ fn retire_slowest(
 
 /// Feeds depots as well, as the destination alone does not keep the deadline, or does not
 /// answer.
-fn stage_too(
-    state: &mut State,
-    id: RequestId,
-    reason: Reason,
-    sweep: &Sweep,
-    out: &mut Outbox,
-) {
+fn stage_too(state: &mut State, id: RequestId, reason: Reason, sweep: &Sweep, out: &mut Outbox) {
     let Some(request) = state.requests.get(&id) else {
         return;
     };

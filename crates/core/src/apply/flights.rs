@@ -1,4 +1,4 @@
-//! TODO
+//! Ends sends: fragments that landed, and those that nobody waits for any more.
 
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};

@@ -1,4 +1,4 @@
-//! TODO
+//! Inputs of the mind, one file for each kind.
 
 pub(crate) mod arrival_asked;
 pub(crate) mod arrival_moved;

@@ -1,4 +1,4 @@
-//! TODO
+//! Terms of depots that are lent, and timers for their hours.
 
 use alloc::vec::Vec;
 use posthaste_types::RequestId;

@@ -1,10 +1,10 @@
-//! TODO
+//! Depots that are lost, and what was on them.
 
+use core::time::Duration;
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 
 use crate::{
     apply,
-    apply::inputs::depot_down::STEADY,
     contract::{Cause, Command, DepotState, Fault, Happening, Outbox, Reason, RequestState},
     decide::dispatch::patience::{backoff, is_lasting},
     state,
@@ -63,6 +63,9 @@ pub(crate) fn blame(
         state::memory::remember_of(state, id, name, 1, "a send is tried again".into(), reason);
     }
 }
+
+/// Time after its rest after which a depot counts as good as new.
+pub(crate) const STEADY: Duration = Duration::from_secs(60);
 
 /// Lets a depot go as its hours say: nothing is lost with it.
 pub(crate) fn let_go(state: &mut State, id: DepotId, out: &mut Outbox) {

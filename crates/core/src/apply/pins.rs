@@ -1,4 +1,4 @@
-//! TODO
+//! Feeds depots that the user named, and lets go of those that fail.
 
 use posthaste_types::{DepotId, RequestId};
 

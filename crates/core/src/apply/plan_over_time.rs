@@ -1,4 +1,4 @@
-//! TODO
+//! Reviews the plan over time, and asks for another.
 
 pub(crate) mod answer;
 pub(crate) mod ask;

@@ -1,4 +1,4 @@
-//! TODO
+//! Probes paths that were never measured, or not lately.
 
 pub(crate) mod charge;
 pub(crate) mod crossing;

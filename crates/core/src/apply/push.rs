@@ -1,4 +1,4 @@
-//! TODO
+//! Sends fragments on between depots.
 
 pub(crate) mod failures;
 pub(crate) mod follow;
@@ -142,12 +142,7 @@ fn push_for(state: &mut State, id: RequestId, out: &mut Outbox) -> bool {
     has_started
 }
 
-fn pass_over(
-    state: &mut State,
-    id: RequestId,
-    sights: &[Sight],
-    push: &mut Push,
-) -> Pass {
+fn pass_over(state: &mut State, id: RequestId, sights: &[Sight], push: &mut Push) -> Pass {
     let mut pass = Pass {
         ways: decide::push::ways(state, id, sights),
         ..Pass::default()

@@ -1,4 +1,4 @@
-//! TODO
+//! Sends a late request with fewer parities.
 
 use alloc::string::String;
 use posthaste_types::RequestId;

@@ -1,4 +1,4 @@
-//! TODO
+//! Judges by losses which code a request needs.
 
 use posthaste_types::{DepotId, RequestId};
 

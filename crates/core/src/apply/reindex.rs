@@ -1,4 +1,4 @@
-//! TODO
+//! Keeps derived data up to date: the order of requests, what each waits for, and timers.
 
 use posthaste_types::Timestamp;
 

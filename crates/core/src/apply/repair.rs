@@ -1,4 +1,4 @@
-//! TODO
+//! Makes lost fragments again from others.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! TODO
+//! Looks at everything that time changed: deadlines, stalls, and requests without hope.
 
 use alloc::vec::Vec;
 use posthaste_types::RequestId;

@@ -1,4 +1,4 @@
-//! TODO
+//! Says when a request is at risk, and when it no longer is.
 
 use core::time::Duration;
 use posthaste_types::RequestId;

@@ -1,4 +1,4 @@
-//! TODO
+//! Chooses among several ways to one depot, and tries one now and then.
 
 use alloc::string::String;
 use posthaste_plan::ways::{choose, pays};

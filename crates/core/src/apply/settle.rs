@@ -1,4 +1,4 @@
-//! TODO
+//! Marks a request as safe or delivered, and releases its source.
 
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, RequestId};

@@ -1,4 +1,4 @@
-//! TODO
+//! Sources that can't be read, and files that are left out.
 
 use alloc::string::String;
 use posthaste_types::RequestId;

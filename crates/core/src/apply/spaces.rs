@@ -1,4 +1,4 @@
-//! TODO
+//! Asks depots to keep space for requests, and gives it back.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -145,13 +145,7 @@ fn on_space_refused(state: &mut State, id: RequestId, at: DepotId, most: Bytes) 
     state::wake::look_now(state);
 }
 
-fn remember_space(
-    state: &mut State,
-    id: RequestId,
-    at: DepotId,
-    what: String,
-    why: SpaceReason,
-) {
+fn remember_space(state: &mut State, id: RequestId, at: DepotId, what: String, why: SpaceReason) {
     let name = state::names::name_of(state, at);
     state::memory::remember_of(state, id, name, 1, what, Reason::Space { why });
 }

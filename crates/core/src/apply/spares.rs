@@ -1,4 +1,4 @@
-//! TODO
+//! Judges spare depots.
 
 use crate::state::State;
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Brings stage-ins in: the work of one step.
 
 pub(crate) mod budget;
 pub(crate) mod ending;

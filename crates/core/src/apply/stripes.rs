@@ -1,4 +1,4 @@
-//! TODO
+//! Refreshes which fragments of a chunk are wanted, and by whom.
 
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, RequestId};

@@ -1,4 +1,4 @@
-//! TODO
+//! Reports events, and remembers them with their requests.
 
 use posthaste_types::{DepotId, RequestId};
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Tunes the number of sends that are in flight at once.
 
 use alloc::boxed::Box;
 use alloc::format;

@@ -1,4 +1,4 @@
-//! TODO
+//! Holds requests back while the centre's uplink is full.
 
 use crate::{
     state,

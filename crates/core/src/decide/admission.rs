@@ -7,51 +7,14 @@ use posthaste_types::{Bytes, Timestamp};
 
 use crate::{
     contract::{Reason, WouldBuy},
-    decide, forecast, state,
+    decide,
+    decide::verdict::{Verdict, Way},
+    forecast, state,
     state::completion::belief::Belief,
     state::completion::{Places, Promised},
     state::failure_domain::apart::apart,
     state::{Request, Route, State},
 };
-
-/// Multiple of what a request may put on a depot from which its space is ample.
-pub(crate) const AMPLE: u64 = 2;
-
-/// Decision about a request.
-pub(crate) enum Verdict {
-    /// Accepted on this route.
-    Admit {
-        route: Route,
-        /// Lanes to feed.
-        active: Vec<usize>,
-        reason: Reason,
-        /// Forecast time at which it is done, so far.
-        finish: Option<Timestamp>,
-        /// True if its deadline can't be met: it gets what the others leave.
-        is_leftover: bool,
-    },
-    /// Refused.
-    Refuse(Reason),
-}
-
-/// Possible ways of a request: its depots, best first, and the planner's question about them and
-/// the destination.
-pub(crate) struct Way {
-    pub(crate) lanes: Vec<usize>,
-    pub(crate) scene: Scene,
-    pub(crate) proposal: Proposal,
-}
-
-impl Way {
-    /// Returns the route that feeds so many depots.
-    pub(crate) fn route(&self, depots: usize) -> Route {
-        if depots == 0 && self.proposal.destination.is_some() {
-            Route::Direct
-        } else {
-            Route::Staged
-        }
-    }
-}
 
 /// Weighs a request that is not registered yet, or that moves and may take another way.
 pub(crate) fn weigh(state: &State, request: &Request, left: &Promised) -> Verdict {
@@ -142,12 +105,7 @@ pub(crate) fn find_flaw(state: &State, request: &Request) -> Option<Reason> {
     })
 }
 
-fn try_way(
-    state: &State,
-    request: &Request,
-    way: &Way,
-    margin: Duration,
-) -> Option<Verdict> {
+fn try_way(state: &State, request: &Request, way: &Way, margin: Duration) -> Option<Verdict> {
     let (deadline, aim) = (request.spec.deadline, request.aim());
     let (chosen, finish) = choose(&way.scene, &way.proposal, aim - margin);
     let finish = finish.filter(|&finish| finish <= aim)?;

@@ -7,7 +7,7 @@ use posthaste_types::{Bytes, DepotId, FragmentIndex, Timestamp};
 use crate::{
     contract::Reason,
     decide,
-    decide::admission::Verdict,
+    decide::verdict::Verdict,
     state,
     state::completion::Promised,
     state::{Depot, Request, State},

@@ -1,15 +1,16 @@
-//! TODO
+//! Depots that a request could use, best first.
 
 use alloc::vec::Vec;
 use posthaste_plan::Load;
 
 use crate::{
-    decide,
-    decide::admission::AMPLE,
-    forecast, state,
+    decide, forecast, state,
     state::completion::Promised,
     state::{Request, State},
 };
+
+/// Multiple of what a request may put on a depot from which its space is ample.
+const AMPLE: u64 = 2;
 
 /// Returns the load that a request just accepted puts on the depots, which no newcomer gets.
 pub(crate) fn promised_load(state: &State, request: &Request, left: &Promised) -> Load {
@@ -38,11 +39,7 @@ pub(crate) fn hoped_lanes(state: &State, request: &Request) -> Vec<usize> {
     })
 }
 
-fn best_first(
-    state: &State,
-    request: &Request,
-    may: impl Fn(usize) -> bool,
-) -> Vec<usize> {
+fn best_first(state: &State, request: &Request, may: impl Fn(usize) -> bool) -> Vec<usize> {
     let lanes = (0..request.lanes.len()).filter(|&lane| !request.is_destination(lane) && may(lane));
     let to = request.lead_depot();
     let mut lanes: Vec<_> = lanes

@@ -5,6 +5,7 @@
 pub(crate) mod lanes;
 pub(crate) mod patience;
 pub(crate) mod pinned;
+pub(crate) mod placing;
 pub(crate) mod rank;
 pub(crate) mod room;
 pub(crate) mod scatter;
@@ -12,19 +13,16 @@ pub(crate) mod tight;
 pub(crate) mod whole;
 
 use alloc::vec::Vec;
-use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId, Timestamp};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex};
 
 use crate::{
-    Settings,
     contract::{Command, Outbox, Reason},
     decide,
-    decide::dispatch::rank::{Rank, is_open},
+    decide::dispatch::placing::Placing,
     decide::dispatch::scatter::Scatter,
+    decide::dispatch::{placing::Rank, rank::is_open},
     state,
-    state::{
-        Book, Crossings, Depot, Flight, FlightKey, Index, Pushes, Request, Route, State, Stripe,
-        Transfers, Tuning, Urgency,
-    },
+    state::{Flight, FlightKey, Route, State, Stripe, Tuning, Urgency},
 };
 
 /// Consecutive misses after which a depot counts as full for all requests.
@@ -33,21 +31,6 @@ pub(crate) const MISSES_MAX: u32 = 4 * MISS;
 /// Weight of a request for which the depot has no room. One for which it has room, but that waits
 /// for another depot, counts a sixteenth of that.
 pub(crate) const MISS: u32 = 16;
-
-/// Books that one placement needs, borrowed apart.
-pub(crate) struct Placing<'a> {
-    pub(crate) id: RequestId,
-    /// Rank of the request at the depot of each lane; first if missing.
-    pub(crate) ranks: Vec<Rank>,
-    pub(crate) index: &'a Index,
-    pub(crate) request: &'a mut Request,
-    pub(crate) depots: &'a mut Book<DepotId, Depot>,
-    pub(crate) transfers: &'a mut Transfers,
-    pub(crate) pushes: &'a mut Pushes,
-    pub(crate) crossings: &'a Crossings,
-    pub(crate) settings: &'a Settings,
-    pub(crate) now: Timestamp,
-}
 
 /// Returns whether the depot has room for the next piece of the request.
 pub(crate) fn could_take(state: &State, depot: DepotId, urgency: Urgency) -> bool {

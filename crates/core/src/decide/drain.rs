@@ -1,4 +1,4 @@
-//! TODO
+//! Fragments that only a drained depot holds.
 
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex};
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Chunks that depots can rebuild without a file of the source.
 
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, DepotId, RequestId};

@@ -1,4 +1,4 @@
-//! TODO
+//! Fragments that a depot should hold and lacks.
 
 use posthaste_types::RequestId;
 

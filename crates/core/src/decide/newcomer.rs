@@ -1,11 +1,11 @@
-//! TODO
+//! Weighs a newcomer together with its delivery.
 
 use posthaste_types::RequestId;
 
 use crate::{
     contract::Reason,
     decide,
-    decide::admission::Verdict,
+    decide::verdict::Verdict,
     state::completion::Promised,
     state::{Request, State},
 };

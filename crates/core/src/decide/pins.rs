@@ -6,7 +6,7 @@ use posthaste_types::RequestId;
 
 use crate::{
     contract::PinReason,
-    decide::admission::Way,
+    decide::verdict::Way,
     state,
     state::{Request, State},
 };

@@ -1,4 +1,4 @@
-//! TODO
+//! Prices of depots for a request.
 
 use posthaste_types::Bytes;
 

@@ -7,7 +7,7 @@ use posthaste_types::Code;
 use crate::{
     contract::{Reason, RequestState},
     decide,
-    decide::admission::Verdict,
+    decide::verdict::Verdict,
     state,
     state::completion::Promised,
     state::{Request, State},

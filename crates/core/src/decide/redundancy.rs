@@ -7,7 +7,7 @@ use posthaste_plan::redundancy::{CERTAIN, Candidate, Choice, Wish, choices};
 use crate::{
     contract::{Reason, Survive},
     decide,
-    decide::admission::Verdict,
+    decide::verdict::Verdict,
     state,
     state::completion::Promised,
     state::{Depot, Request, State},

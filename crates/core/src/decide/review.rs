@@ -36,11 +36,7 @@ pub(crate) fn find_why_late(state: &State, id: RequestId) -> Option<Reason> {
 }
 
 /// Returns the reason that enough depots are up, with too little space for what is left.
-fn find_want_of_space(
-    state: &State,
-    id: RequestId,
-    request: &Request,
-) -> Option<Reason> {
+fn find_want_of_space(state: &State, id: RequestId, request: &Request) -> Option<Reason> {
     let there = request.depot_lanes();
     let there = there.filter(|&lane| state::usable::is_there(state, request, lane));
     let free = |lane: usize| {

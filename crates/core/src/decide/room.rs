@@ -7,7 +7,7 @@ use posthaste_types::{Bytes, RequestId, Timestamp};
 
 use crate::{
     decide,
-    decide::admission::Way,
+    decide::verdict::Way,
     forecast, state,
     state::{Depot, Request, State},
 };

@@ -8,7 +8,7 @@ use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     decide,
-    decide::admission::Way,
+    decide::verdict::Way,
     state,
     state::{Request, State},
 };

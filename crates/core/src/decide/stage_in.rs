@@ -1,4 +1,4 @@
-//! TODO
+//! Stage-ins: whether each is possible, and what comes next from where.
 
 pub(crate) mod admission;
 pub(crate) mod budget;

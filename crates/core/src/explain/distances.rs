@@ -1,4 +1,4 @@
-//! TODO
+//! Depots by their distance.
 
 use alloc::vec::Vec;
 use posthaste_plan::distance::{self, Place};

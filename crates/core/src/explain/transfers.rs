@@ -35,11 +35,7 @@ impl Mind {
     }
 }
 
-fn outbound_transfers(
-    state: &State,
-    id: RequestId,
-    request: &Request,
-) -> Vec<TransferView> {
+fn outbound_transfers(state: &State, id: RequestId, request: &Request) -> Vec<TransferView> {
     match request.state {
         RequestState::Refused | RequestState::Cancelled | RequestState::Failed => {
             return Vec::new();

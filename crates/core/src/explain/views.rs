@@ -9,8 +9,10 @@ use crate::{
         DepotView, Encode, Forecast, PathView, Priority, RequestView, ShareView, Tally, TurnShare,
         TurnView,
     },
-    decide, forecast, state,
-    state::{Crossing, Depot, Release, Request, Route, State},
+    decide, forecast,
+    forecast::prices::left,
+    state,
+    state::{Crossing, Depot, Release, Request, State},
 };
 
 impl Mind {
@@ -307,9 +309,6 @@ impl Mind {
     }
 }
 
-/// Month of storage, as stores bill it: 730 hours.
-pub(crate) const MONTH_S: u64 = 730 * 3600;
-
 fn view_of(state: &State, id: DepotId, depot: &Depot) -> DepotView {
     DepotView {
         depot: id,
@@ -366,13 +365,5 @@ fn view(state: &State, id: RequestId, request: &Request) -> RequestView {
         delivery: decide::delivery::promise::delivery_view(state, request),
         omissions: request.uncommon.omissions.clone(),
         shares: shares.collect(),
-    }
-}
-
-/// Returns what still has to be sent of a request, by its route.
-pub(crate) fn left(request: &Request) -> Bytes {
-    match request.route {
-        Route::Direct => request.replica.unsafe_bytes(),
-        Route::Staged => request.replica.missing_bytes(),
     }
 }

@@ -314,12 +314,7 @@ fn ways_to(
 
 /// Returns the rate of the path between two depots; the default belief if nothing went over it
 /// yet, as for paths from the centre.
-fn pair_rate(
-    state: &State,
-    from: DepotId,
-    to: DepotId,
-    belief: Belief,
-) -> (ByteRate, bool) {
+fn pair_rate(state: &State, from: DepotId, to: DepotId, belief: Belief) -> (ByteRate, bool) {
     let settings = &state.settings;
     let known = state.crossings.rates(from, to, state.now, settings);
     let is_assumed = known.is_none();
@@ -335,12 +330,7 @@ fn pair_rate(
 }
 
 /// Returns when a depot has been open for so long; none if its hours never allow it.
-fn through(
-    _state: &State,
-    depot: &Depot,
-    begins: Timestamp,
-    span: Duration,
-) -> Option<Timestamp> {
+fn through(_state: &State, depot: &Depot, begins: Timestamp, span: Duration) -> Option<Timestamp> {
     const ANY: ByteRate = ByteRate::new(1);
     if depot.terms.windows.is_always() {
         return Some(begins + span);

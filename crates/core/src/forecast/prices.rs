@@ -1,12 +1,14 @@
-//! TODO
+//! Costs of bytes at a depot.
 
 use posthaste_types::Bytes;
 
 use crate::{
     contract::Cost,
-    explain::views::{MONTH_S, left},
-    state::{Request, State},
+    state::{Request, Route, State},
 };
+
+/// Month of storage, as stores bill it: 730 hours.
+const MONTH_S: u64 = 730 * 3600;
 
 /// Returns the cost of the request: stored data where it lies, and missing data where it is
 /// fed, by the forecast of each depot.
@@ -60,4 +62,12 @@ pub(crate) fn cost(state: &State, request: &Request) -> Cost {
     let read = (u128::from(read) * u128::from(data)).div_ceil(u128::from(total));
     cost.read_micro_usd = u64::try_from(read).unwrap_or(u64::MAX);
     cost
+}
+
+/// Returns what still has to be sent of a request, by its route.
+pub(crate) fn left(request: &Request) -> Bytes {
+    match request.route {
+        Route::Direct => request.replica.unsafe_bytes(),
+        Route::Staged => request.replica.missing_bytes(),
+    }
 }

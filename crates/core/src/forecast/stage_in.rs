@@ -9,6 +9,7 @@
 pub(crate) mod ahead;
 pub(crate) mod inbound;
 pub(crate) mod near;
+pub(crate) mod onward;
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -61,12 +62,7 @@ pub(crate) fn inbound(state: &State, quantile: Quantile) -> Inbound {
 
 /// Returns the rate of a source over time. A lost source gives nothing until it has given
 /// something again.
-fn curve_of(
-    state: &State,
-    source: &Source,
-    near: Option<DepotId>,
-    quantile: Quantile,
-) -> Curve {
+fn curve_of(state: &State, source: &Source, near: Option<DepotId>, quantile: Quantile) -> Curve {
     let rates = forecast::stage_in::near::rates_of(state, source, near);
     let rate = match quantile {
         Quantile::P10 => rates.p10,

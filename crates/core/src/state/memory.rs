@@ -1,4 +1,4 @@
-//! TODO
+//! Remembers decisions and events with their requests.
 
 use alloc::boxed::Box;
 use alloc::string::String;

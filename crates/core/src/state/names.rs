@@ -1,4 +1,4 @@
-//! TODO
+//! Names that people use for depots.
 
 use alloc::format;
 use alloc::string::String;

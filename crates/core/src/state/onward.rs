@@ -2,7 +2,6 @@ use posthaste_types::Timestamp;
 
 use crate::{
     contract::ArrivalState,
-    forecast::stage_in::Quantile,
     state::{Arrival, State},
 };
 use posthaste_types::{RequestId, record};
@@ -48,25 +47,6 @@ pub(crate) fn has_gone_on(state: &State, of: RequestId) -> bool {
 pub(crate) fn is_going_on(state: &State, of: RequestId) -> bool {
     let arrival = goes_on_as(state, of).and_then(|id| state.arrivals.requests.get(&id));
     arrival.is_some_and(|arrival| arrival.state.is_live())
-}
-
-/// Returns when the copy can be read at all; none while that is not in sight.
-pub(crate) fn readable_from(state: &State, id: RequestId, quantile: Quantile) -> Option<Timestamp> {
-    let Some(of) = comes_of(state, id) else {
-        return Some(state.now);
-    };
-    let request = state.requests.get(&of)?;
-    if request.safe_at.is_some() {
-        return Some(state.now);
-    }
-    let finish = request.finish?;
-    let finish = match quantile {
-        // The slow case of the request is the slow case of its copy.
-        Quantile::P10 | Quantile::Hopeful => finish.p90,
-        Quantile::P50 => finish.p50,
-        Quantile::P90 => finish.p10,
-    };
-    Some(finish.max(state.now))
 }
 
 /// Returns whether nothing of it can be read yet, as the depots' data is not safe so far.

@@ -1,4 +1,4 @@
-//! TODO
+//! Probe in progress.
 
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp, record};
 

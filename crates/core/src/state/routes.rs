@@ -1,4 +1,4 @@
-//! TODO
+//! Way to a depot that is being tried.
 
 use posthaste_types::{DepotId, RequestId, Timestamp, record};
 

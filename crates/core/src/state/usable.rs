@@ -1,4 +1,4 @@
-//! TODO
+//! Depots that a request may use now: up, open, lent, not drained.
 
 use alloc::vec::Vec;
 use posthaste_plan::Shut;

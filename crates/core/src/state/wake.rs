@@ -1,4 +1,4 @@
-//! TODO
+//! Timers: the next look at everything.
 
 use crate::state::State;
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Lengthens, raises and ends reservations that are held.
 
 use posthaste_types::{ByteRate, RequestId, ReservationId};
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Rate that is held: its cost, and giving it back.
 
 use posthaste_types::{RequestId, ReservationId};
 

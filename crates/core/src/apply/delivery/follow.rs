@@ -1,4 +1,4 @@
-//! TODO
+//! Lets destinations take what the centre sends to others, as it arrives.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;

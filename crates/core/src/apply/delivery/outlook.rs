@@ -1,4 +1,4 @@
-//! TODO
+//! Keeps the forecasts of deliveries.
 
 use alloc::vec::Vec;
 use posthaste_types::RequestId;

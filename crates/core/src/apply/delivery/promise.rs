@@ -1,4 +1,4 @@
-//! TODO
+//! Says when a delivery is at risk, late, or there.
 
 use posthaste_types::RequestId;
 

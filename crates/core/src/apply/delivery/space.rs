@@ -1,4 +1,4 @@
-//! TODO
+//! Holds space at destinations for what comes to them.
 
 use posthaste_types::RequestId;
 

@@ -6,7 +6,7 @@ use posthaste_types::{Bytes, ChunkIndex, FragmentIndex, RequestId};
 use crate::{
     apply,
     contract::{Outbox, Reason},
-    decide::dispatch::Placing,
+    decide::dispatch::placing::Placing,
     state::State,
 };
 

@@ -1,10 +1,10 @@
-//! TODO
+//! Borrows the books that one placement needs.
 
 use alloc::vec::Vec;
 use posthaste_types::RequestId;
 
 use crate::{
-    decide::dispatch::Placing,
+    decide::dispatch::placing::Placing,
     state::{Release, State},
 };
 

@@ -12,7 +12,7 @@ use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId};
 use crate::{
     apply,
     contract::{Command, Outbox, Reason},
-    decide::dispatch::Placing,
+    decide::dispatch::placing::Placing,
     state,
     state::{Depot, Flight, FlightKey, State},
 };

@@ -1,12 +1,10 @@
-//! TODO
-
 use alloc::vec::Vec;
 use posthaste_types::RequestId;
 
 use crate::{
     apply,
     contract::{ArrivalSpec, Holding, Outbox, Reason, WouldBuy},
-    decide,
+    decide, forecast,
     forecast::stage_in::Quantile,
     state,
     state::{Arrival, State},
@@ -57,7 +55,7 @@ pub(crate) fn on_arrival_asked(
     if let Some(purse) = purse {
         arrival.set_purse(purse);
     }
-    let from = state::onward::readable_from(state, id, Quantile::P10);
+    let from = forecast::stage_in::onward::readable_from(state, id, Quantile::P10);
     match decide::stage_in::budget::judge_within(state, &mut arrival, from) {
         Err(reason) => refuse_dear_arrival(state, id, arrival, reason, out),
         Ok(is_leftover) => {

@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::{RequestId, Timestamp};
 
 use crate::{apply, contract::Outbox, state::State};

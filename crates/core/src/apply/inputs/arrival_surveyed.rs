@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::{ChunkIndex, RequestId};
 
 use crate::{state, state::State};

@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::{CircuitId, Timestamp};
 
 use crate::{

@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::DepotId;
 
 use crate::{apply, contract::Outbox, state::State};

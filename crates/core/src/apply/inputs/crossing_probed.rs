@@ -1,5 +1,3 @@
-//! TODO
-
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, DepotId};
 

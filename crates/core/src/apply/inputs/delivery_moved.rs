@@ -1,4 +1,4 @@
-//! TODO
+//! Moves the time by which a request must be delivered.
 
 use posthaste_types::{RequestId, Timestamp};
 

@@ -1,5 +1,3 @@
-//! TODO
-
 use alloc::string::String;
 use posthaste_types::{ByteRate, Bytes, DepotId, Timestamp};
 

@@ -1,10 +1,9 @@
-//! TODO
-
 use core::time::Duration;
 use posthaste_types::DepotId;
 
 use crate::{
     apply,
+    apply::losses::STEADY,
     contract::{Fault, Outbox, Reason},
     decide::dispatch::patience::is_lasting,
     state::State,
@@ -14,9 +13,6 @@ use crate::{
 const EARLY: Duration = Duration::from_secs(60);
 
 const LATE: Duration = Duration::from_secs(60);
-
-/// Time after its rest after which a depot counts as good as new.
-pub(crate) const STEADY: Duration = Duration::from_secs(60);
 
 /// Handles a depot that did not answer. One that keeps doing so rests longer and longer.
 pub(crate) fn on_depot_down(state: &mut State, id: DepotId, fault: Fault, out: &mut Outbox) {

@@ -1,6 +1,3 @@
-//! TODO
-
-use core::time::Duration;
 use posthaste_types::DepotId;
 
 use crate::{
@@ -9,9 +6,6 @@ use crate::{
     state,
     state::State,
 };
-
-/// Interval between counts of what lies only at a drained depot: each visits all of its chunks.
-pub(crate) const COUNT_EVERY: Duration = Duration::from_secs(10);
 
 /// Drains a depot, or ends its drain. Flights to it end as they would have, and what it holds
 /// counts as before; forecasts no longer count on it.

@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::{ByteRate, Bytes, DepotId};
 
 use crate::{

@@ -1,5 +1,3 @@
-//! TODO
-
 use core::time::Duration;
 use posthaste_types::DepotId;
 

@@ -1,5 +1,3 @@
-//! TODO
-
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, RequestId};
 

@@ -1,5 +1,3 @@
-//! TODO
-
 use alloc::format;
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId};

@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use crate::{

@@ -1,5 +1,3 @@
-//! TODO
-
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, RequestId};
 
@@ -47,12 +45,7 @@ pub(crate) fn on_load_bounded(state: &mut State, id: DepotId, most: Option<u32>,
 
 /// Records with requests that a depot's load rose above their bound, or fell below it, since it
 /// was `before`, when its owner's bound was `own_before`.
-fn note_load(
-    state: &mut State,
-    id: DepotId,
-    before: Option<u32>,
-    own_before: Option<u32>,
-) {
+fn note_load(state: &mut State, id: DepotId, before: Option<u32>, own_before: Option<u32>) {
     let Some(depot) = state.depots.get(&id) else {
         return;
     };

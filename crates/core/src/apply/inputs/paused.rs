@@ -1,5 +1,3 @@
-//! TODO
-
 use alloc::string::String;
 use posthaste_types::RequestId;
 
@@ -82,13 +80,7 @@ pub(crate) fn on_resumed(state: &mut State, id: RequestId, by: String, out: &mut
     state::wake::look_now(state);
 }
 
-fn say_resumed(
-    state: &mut State,
-    id: RequestId,
-    by: String,
-    pause: &Pause,
-    out: &mut Outbox,
-) {
+fn say_resumed(state: &mut State, id: RequestId, by: String, pause: &Pause, out: &mut Outbox) {
     let since = pause.since;
     let reason = Reason::Resumed { by, since };
     apply::tell::tell(state, out, Some(id), None, Happening::Resumed, reason);

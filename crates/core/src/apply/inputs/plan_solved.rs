@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_plan::horizon::Schedule;
 
 use crate::{apply, contract::Outbox, state::State};

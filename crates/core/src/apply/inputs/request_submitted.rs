@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::RequestId;
 
 use crate::{
@@ -8,9 +6,6 @@ use crate::{
     state,
     state::{Request, State},
 };
-
-/// Most requests before a new one that are searched for equal wishes.
-pub(crate) const ALIKE_MAX: usize = 8;
 
 /// Accepts a stage-out of a user, which starts within this step, or refuses it with the reason.
 /// A known number is ignored, so that a replay does no harm.

@@ -1,5 +1,3 @@
-//! TODO
-
 use posthaste_types::{ByteRate, ReservationId};
 
 use crate::{
@@ -158,12 +156,7 @@ fn end_asked(
 }
 
 /// Ends a reservation, as planned or not.
-fn end_reservation(
-    state: &mut State,
-    id: ReservationId,
-    why: CircuitReason,
-    out: &mut Outbox,
-) {
+fn end_reservation(state: &mut State, id: ReservationId, why: CircuitReason, out: &mut Outbox) {
     let Some(held) = state.circuits.reservations.get_mut(&id) else {
         return;
     };

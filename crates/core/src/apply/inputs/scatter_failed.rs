@@ -1,5 +1,3 @@
-//! TODO
-
 use alloc::vec::Vec;
 use core::time::Duration;
 use posthaste_types::{ByteRate, ChunkIndex, DepotId, RequestId};

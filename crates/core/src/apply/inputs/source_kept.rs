@@ -1,5 +1,3 @@
-//! TODO
-
 use alloc::string::String;
 use core::time::Duration;
 use posthaste_types::{RequestId, Timestamp};

@@ -1,4 +1,4 @@
-//! TODO
+//! News about a stage-in.
 
 use posthaste_types::RequestId;
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Answers requests that waited for a plan.
 
 use posthaste_plan::horizon::Schedule;
 use posthaste_types::RequestId;
@@ -44,12 +44,7 @@ pub(crate) fn ask_for_plan_again(state: &mut State, out: &mut Outbox) {
     answer_held(state, out);
 }
 
-fn end_asking(
-    state: &mut State,
-    asked: &Asked,
-    schedule: Option<&Schedule>,
-    out: &mut Outbox,
-) {
+fn end_asking(state: &mut State, asked: &Asked, schedule: Option<&Schedule>, out: &mut Outbox) {
     match (asked.newcomer, schedule) {
         (Some(id), schedule) => answer_newcomer(state, id, asked, schedule, out),
         (None, Some(schedule)) => apply::plan_over_time::replan(state, asked, schedule),

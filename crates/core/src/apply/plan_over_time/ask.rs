@@ -1,4 +1,4 @@
-//! TODO
+//! Asks the solver for a plan, and holds newcomers until it answers.
 
 use posthaste_types::RequestId;
 

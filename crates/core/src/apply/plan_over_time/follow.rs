@@ -1,4 +1,4 @@
-//! TODO
+//! Follows a plan: gives quotas, and drops a plan that no longer fits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! TODO
+//! Requests that wait for a plan.
 
 use posthaste_types::RequestId;
 

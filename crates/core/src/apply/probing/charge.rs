@@ -1,4 +1,4 @@
-//! TODO
+//! Charges probes to their budget.
 
 use alloc::string::String;
 use posthaste_types::{Bytes, DepotId, RequestId};

@@ -1,4 +1,4 @@
-//! TODO
+//! Probes paths between depots.
 
 use alloc::format;
 use posthaste_types::{Bytes, DepotId, RequestId};

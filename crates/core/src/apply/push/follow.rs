@@ -1,4 +1,4 @@
-//! TODO
+//! Lets depots take a fragment from another while that one still receives it.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;

@@ -1,4 +1,4 @@
-//! TODO
+//! Pays for dear sources.
 
 use posthaste_types::{DepotId, RequestId, Timestamp};
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Asks sources for chunks.
 
 use posthaste_types::{RequestId, SourceId};
 

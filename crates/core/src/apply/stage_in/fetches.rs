@@ -1,4 +1,4 @@
-//! TODO
+//! Ends fetches from sources, and prestaging.
 
 use alloc::vec::Vec;
 use posthaste_types::{RequestId, SourceId};

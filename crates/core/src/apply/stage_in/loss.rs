@@ -54,13 +54,7 @@ pub(crate) fn find_stalled_sources(state: &mut State, out: &mut Outbox) {
 }
 
 /// Asks others for what was asked of a lost source.
-fn leave_source(
-    state: &mut State,
-    id: SourceId,
-    fault: Fault,
-    was_down: bool,
-    out: &mut Outbox,
-) {
+fn leave_source(state: &mut State, id: SourceId, fault: Fault, was_down: bool, out: &mut Outbox) {
     let reason = Reason::SourceLost {
         name: state::stage_ins::name_of_source(state, id),
         fault,

@@ -1,4 +1,4 @@
-//! TODO
+//! Sends chunks to depots near the centre until the stage-in may begin.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! TODO
+//! Ends exports from depots.
 
 use posthaste_types::RequestId;
 

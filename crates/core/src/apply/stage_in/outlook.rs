@@ -1,4 +1,4 @@
-//! TODO
+//! Keeps the forecasts of stage-ins.
 
 use alloc::vec::Vec;
 use posthaste_types::RequestId;
@@ -9,7 +9,6 @@ use crate::{
     decide, forecast,
     forecast::stage_in::inbound::Share,
     forecast::stage_in::{Nearby, Quantile, forecast, set_begin, starts_at},
-    state,
     state::State,
 };
 
@@ -74,7 +73,7 @@ fn forecast_forward(state: &mut State, order: &[RequestId]) {
             continue;
         };
         let readable = [Quantile::P10, Quantile::P50, Quantile::P90]
-            .map(|quantile| state::onward::readable_from(state, *id, quantile));
+            .map(|quantile| forecast::stage_in::onward::readable_from(state, *id, quantile));
         let [Some(late), Some(likely), Some(soon)] = readable else {
             if let Some(arrival) = state.arrivals.requests.get_mut(id) {
                 (arrival.finish, arrival.binding) = (None, None);

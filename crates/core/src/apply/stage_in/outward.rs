@@ -1,4 +1,4 @@
-//! TODO
+//! Removes the source of exports.
 
 use posthaste_types::RequestId;
 

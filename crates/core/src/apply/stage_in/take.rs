@@ -1,4 +1,4 @@
-//! TODO
+//! Takes a stage-in in.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub(crate) fn new_arrival(state: &mut State, spec: ArrivalSpec, holdings: &[Hold
 /// Accepts a stage-in that was weighed.
 pub(crate) fn take_arrival(state: &mut State, id: RequestId, arrival: Arrival, out: &mut Outbox) {
     let is_leftover = arrival.is_leftover;
-    let from = state::onward::readable_from(state, id, Quantile::P10);
+    let from = forecast::stage_in::onward::readable_from(state, id, Quantile::P10);
     let hoped = forecast::stage_in::weigh_arrival(state, &arrival, from, Quantile::Hopeful).0;
     state.arrivals.requests.insert(id, Box::new(arrival));
     apply::stage_in::outlook::look_at_arrivals(state);
@@ -42,12 +42,7 @@ pub(crate) fn take_arrival(state: &mut State, id: RequestId, arrival: Arrival, o
     state::wake::look_at_arrivals_now(state);
 }
 
-fn answer_arrival(
-    state: &mut State,
-    id: RequestId,
-    hoped: Option<Timestamp>,
-    out: &mut Outbox,
-) {
+fn answer_arrival(state: &mut State, id: RequestId, hoped: Option<Timestamp>, out: &mut Outbox) {
     let Some(arrival) = state.arrivals.requests.get_mut(&id) else {
         return;
     };

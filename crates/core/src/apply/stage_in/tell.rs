@@ -1,4 +1,4 @@
-//! TODO
+//! Reports sources that are lost or back.
 
 use posthaste_types::SourceId;
 

@@ -9,7 +9,7 @@ use posthaste_types::{ByteRate, Bytes, CircuitId, DepotId, RequestId, Timestamp}
 use crate::{
     contract::{Reason, Reserve},
     decide,
-    decide::admission::Verdict,
+    decide::verdict::Verdict,
     forecast,
     forecast::completion::raise::Raise,
     state,

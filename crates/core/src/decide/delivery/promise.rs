@@ -8,7 +8,7 @@ use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 use crate::{
     contract::{DeliveryReason, DeliveryView, Reason, WouldBuy},
     decide,
-    decide::admission::Verdict,
+    decide::verdict::Verdict,
     forecast,
     forecast::delivery::{Delivery, OutOfSight},
     state,

@@ -4,8 +4,8 @@ use posthaste_types::Bytes;
 
 use crate::state::Depot;
 use crate::{
-    decide::dispatch::Placing,
-    decide::dispatch::rank::{Rank, is_open},
+    decide::dispatch::placing::Placing,
+    decide::dispatch::{placing::Rank, rank::is_open},
 };
 
 impl Placing<'_> {

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, FragmentIndex};
 
-use crate::decide::dispatch::Placing;
+use crate::decide::dispatch::placing::Placing;
 
 impl Placing<'_> {
     /// Returns the wanted fragments that no live depot holds.

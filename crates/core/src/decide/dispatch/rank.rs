@@ -4,19 +4,10 @@ use alloc::vec::Vec;
 use posthaste_types::{Bytes, DepotId};
 
 use crate::{
-    Settings, decide,
+    Settings,
+    decide::dispatch::placing::{Placing, Rank},
     state::{Depot, Request, State, Tuning, Urgency},
 };
-
-/// Rank of a request at a depot, among those that have anything for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Rank {
-    /// First: no more urgent request has anything for it.
-    First,
-    /// Behind a more urgent request, which fills the path with so many fragments at once, if its
-    /// optimizer knows.
-    Behind { at_once: Option<u16> },
-}
 
 /// Returns the rank at the depot of each lane; it is not looked up if a lane would not be open
 /// to the first either.
@@ -96,7 +87,7 @@ pub(crate) fn is_open(
     is_fed && depot.is_up() && has_turn()
 }
 
-impl decide::dispatch::Placing<'_> {
+impl Placing<'_> {
     /// Returns the level of a lane: depots nearer the destination are fed from the centre only if
     /// no other can take it.
     pub(crate) fn level(&self, lane: usize) -> u8 {

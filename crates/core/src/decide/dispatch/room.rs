@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 use posthaste_plan::room;
 use posthaste_types::Bytes;
 
-use crate::decide::dispatch::Placing;
+use crate::decide::dispatch::placing::Placing;
 use crate::{
     decide::room::{is_scarce, lacks},
     state::Depot,

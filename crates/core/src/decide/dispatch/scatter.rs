@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use posthaste_plan::scatter::{self, Coder};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex};
 
-use crate::decide::dispatch::Placing;
+use crate::decide::dispatch::placing::Placing;
 use crate::{
     contract::{Command, Encode, Outbox, Reason},
     state::{Depot, FlightKey, Forwarded},

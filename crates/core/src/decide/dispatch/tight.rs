@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use posthaste_types::{Bytes, ChunkIndex};
 
-use crate::decide::dispatch::Placing;
+use crate::decide::dispatch::placing::Placing;
 
 /// Multiple of the wanted space below which space counts as tight.
 const AMPLE: u64 = 2;

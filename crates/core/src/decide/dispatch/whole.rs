@@ -5,7 +5,7 @@ use core::time::Duration;
 use posthaste_types::{Bytes, ChunkIndex, FragmentIndex};
 
 use crate::contract::Outbox;
-use crate::decide::dispatch::Placing;
+use crate::decide::dispatch::placing::Placing;
 
 impl Placing<'_> {
     /// Sends whole chunks to destinations as long as one has room. Each chunk goes to one of them,

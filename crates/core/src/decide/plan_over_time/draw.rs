@@ -220,11 +220,7 @@ fn lent_over(
 /// Returns the price of a byte to a depot: sending it, its share of a PUT, and keeping it to
 /// the end. Equal everywhere if no request asked for low cost: then the fewest bytes are sent,
 /// and soon. If requests differ, the dearest counts.
-fn price_of_link(
-    state: &State,
-    requests: &[(RequestId, &Request)],
-    id: DepotId,
-) -> Price {
+fn price_of_link(state: &State, requests: &[(RequestId, &Request)], id: DepotId) -> Price {
     let Some(depot) = state.depots.get(&id) else {
         return Price::FREE;
     };

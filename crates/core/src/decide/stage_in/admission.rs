@@ -1,4 +1,4 @@
-//! TODO
+//! Accepts a stage-in, or refuses it with the reason.
 
 use posthaste_types::Timestamp;
 

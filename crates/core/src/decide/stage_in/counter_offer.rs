@@ -99,11 +99,7 @@ fn offer_source_back(
 }
 
 /// Returns another stage-in whose deadline, if it were later, would leave enough.
-fn offer_slack_in(
-    state: &State,
-    newcomer: &Arrival,
-    from: Timestamp,
-) -> Option<WouldBuy> {
+fn offer_slack_in(state: &State, newcomer: &Arrival, from: Timestamp) -> Option<WouldBuy> {
     let is_rival = |other: &Arrival| {
         !other.is_leftover
             && !other.is_paused()

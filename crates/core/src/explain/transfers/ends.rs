@@ -1,4 +1,4 @@
-//! TODO
+//! Ends of a transfer, as people name them.
 
 use posthaste_types::DepotId;
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Views of what comes in.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

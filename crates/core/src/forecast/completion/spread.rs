@@ -1,4 +1,4 @@
-//! TODO
+//! Spread of the rates of paths.
 
 use crate::state::State;
 

@@ -1,4 +1,4 @@
-//! TODO
+//! Depots near the centre as sources of stage-ins, and their rates.
 
 use alloc::collections::BTreeMap;
 use posthaste_forecast::Quantiles;

@@ -4,7 +4,7 @@ use posthaste_types::{Bytes, ChunkIndex};
 
 use crate::state::request::Request;
 use crate::{
-    decide::failure_domain::Kin,
+    state::failure_domain::Kin,
     state::failure_domain::apart::{apart, together},
 };
 
