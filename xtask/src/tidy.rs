@@ -4,6 +4,7 @@
 //! tree with one fault in it.
 
 mod arrows;
+mod circles;
 mod documents;
 mod errors;
 mod papers;
@@ -119,6 +120,7 @@ impl Tree {
 /// Returns everything that is wrong with the tree.
 fn findings(tree: &Tree, root: &Path) -> Vec<Finding> {
     let mut found = arrows::check(tree);
+    found.extend(circles::check(tree));
     found.extend(sizes::check(tree));
     found.extend(summaries::check(tree));
     found.extend(words::check(tree));

@@ -1,4 +1,4 @@
-//! What the mind knows. Books answer and record; they decide nothing.
+//! Everything that the mind knows. Books answer and record; they decide nothing.
 
 mod account;
 mod arrival;

@@ -1,6 +1,11 @@
 //! Looks for what would make a refused request possible, with the state changed for the trial and
 //! put back.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "of other reasons nothing would help"
+)]
+
 use alloc::vec::Vec;
 use posthaste_types::{DepotId, Timestamp};
 

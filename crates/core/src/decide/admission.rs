@@ -164,11 +164,8 @@ fn way(state: &State, request: &Request, belief: Belief, left: &Promised) -> Way
     };
     lanes.retain(is_placed);
     let pinned = request.pinned_lanes().count_ones() as usize;
-    let has_pinned = lanes
-        .iter()
-        .filter(|lane| request.is_pinned(**lane))
-        .count()
-        == pinned;
+    let named = lanes.iter().filter(|lane| request.is_pinned(**lane));
+    let has_pinned = named.count() == pinned;
     // If all depots would fail together, only the destination is left.
     let is_spread = request.is_spread();
     let stands_in = state::failure_domain::stands_in(state, request, lanes.len()).filter(is_placed);

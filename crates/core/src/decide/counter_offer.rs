@@ -2,11 +2,6 @@
 //! depot that was not named, one that is away, another request's slack, or a reservation. Each is
 //! tried on what is left for newcomers before it is offered, and the number of trials is bounded.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "of other reasons nothing would help"
-)]
-
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -14,7 +14,7 @@ use crate::{
 
 /// Longest time until a broken connection is noticed.
 pub(super) const BREAK_NOTICED_MAX: Duration = Duration::from_millis(BREAK_NOTICED_MS_MAX);
-/// The same, in milliseconds.
+/// Longest time until a broken connection is noticed, in milliseconds.
 pub(super) const BREAK_NOTICED_MS_MAX: u64 = 1500;
 
 impl Run<'_> {

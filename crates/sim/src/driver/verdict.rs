@@ -285,10 +285,7 @@ impl Run<'_> {
         let column = view.spec.code.fragment_size(view.spec.chunk_size);
         let column = column.times(u64::from(view.spec.chunks()));
         let lent = &self.checkers.lent;
-        let around = [
-            self.now,
-            self.now - Duration::from_secs(needed_s),
-        ];
+        let around = [self.now, self.now - Duration::from_secs(needed_s)];
         let is_lent = |depot: DepotId| {
             let mut times = around.iter();
             times.all(|at| lent.on_send(*at, view.request, depot).is_ok())
