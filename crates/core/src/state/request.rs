@@ -454,7 +454,7 @@ fn whole_mask(lanes: &[Lane], spec: &RequestSpec) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::books::Entry;
+    use crate::state::Entry;
 
     /// With a hundred thousand waiting requests, each byte is a tenth of a megabyte.
     #[test]
