@@ -13,17 +13,20 @@ mod forwards;
 mod gathers;
 mod inbound;
 mod journal;
+mod losses;
 mod near;
 mod notes;
 mod omissions;
 mod plans;
 mod probes;
+mod queue;
 mod scatters;
 mod scored;
 mod sends;
 mod senses;
 mod setup;
 mod spaces;
+mod step;
 mod told;
 mod verdict;
 mod ways;
@@ -33,17 +36,15 @@ use std::{
     time::Duration,
 };
 
-use posthaste_core::{
-    Mind, Settings,
-    contract::{DeliveryReason, Event, Happening, Input, Outbox, Reason},
-};
-use posthaste_types::{ByteRate, Bytes, DepotId, Record, RequestId, Timestamp};
+use posthaste_core::{Mind, Settings, contract::Input};
+use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, RequestId, Timestamp};
 
 use crate::{
     Checkers, Entry, Report, Scenario,
+    deadlines::Score,
     deadlines::Seen,
     random::Dice,
-    report::{Fate, Recorder, What},
+    report::{Fate, Recorder},
     rivals::Decider,
     scenario::FaultKind,
     world::{self, World},
@@ -53,6 +54,7 @@ use forwards::Forwards;
 use gathers::Gathers;
 use journal::Journal;
 use scatters::Scatters;
+use scored::Noted;
 pub(crate) use scored::{score, score_only, watch};
 
 /// Start of every run: 2027-01-15 08:00:00 UTC.
@@ -245,17 +247,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn after(&mut self, span: Duration, pending: Pending) {
-        self.upcoming += usize::from(!is_routine(&pending));
-        self.sequence += 1;
-        self.queue.insert((self.now + span, self.sequence), pending);
-    }
-
-    fn tell_after(&mut self, span: Duration, input: Input) {
-        let epoch = self.epoch;
-        self.after(span, Pending::Tell { epoch, input });
-    }
-
     fn play(&mut self) {
         let end = START + Duration::from_secs(self.scenario.horizon_s);
         let stage_outs = self.scenario.requests.iter().map(|plan| plan.count);
@@ -372,107 +363,31 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs one step of the mind, records it in the journal, checks it and executes its commands.
-    fn step(&mut self, inputs: Vec<Input>) {
-        let Some(mut mind) = self.mind.take() else {
-            self.ask_again(inputs);
-            return;
-        };
-        let mut out = Outbox::default();
-        let told = inputs.len();
-        self.journal.append(self.now, &inputs);
-        mind.step(self.now, inputs, &mut out);
-        self.heed_codes(&out.events);
-        for event in &out.events {
-            let spec = event
-                .request
-                .and_then(|request| self.world.specs.get(&request));
-            let arrival = event
-                .request
-                .and_then(|request| self.checkers.arrivals.deadline(request));
-            let deadline = spec.map(|spec| spec.deadline).or(arrival);
-            self.fates.hear(event, &mind, deadline);
+    /// Plays to the end and counts.
+    fn score(mut self, seed: u64) -> Score {
+        self.noted = Some(Noted::default());
+        self.set_up(seed);
+        self.play();
+        let noted = self.noted.take().unwrap_or_default();
+        let sizes = self.world.specs.iter().map(|(request, spec)| {
+            let needed = (0..spec.chunks()).map(|chunk| {
+                let size = spec.chunk_bytes(chunk);
+                if noted.whole.contains(&(*request, ChunkIndex::new(chunk))) {
+                    size
+                } else {
+                    spec.code
+                        .fragment_size(size)
+                        .times(spec.code.total().into())
+                }
+            });
+            (*request, (spec.bytes, needed.sum()))
+        });
+        Score {
+            sizes: sizes.collect(),
+            report: self.into_report(seed),
+            reached: noted.reached,
+            delivered: noted.delivered,
         }
-        let wakeup = mind.next_wakeup();
-        // A mind that asks to be woken may be as busy as it likes.
-        let is_busy = wakeup.is_none() && self.fates.is_any_moving(&mind);
-        let found = self
-            .checkers
-            .progress
-            .on_step(self.now, told, wakeup, is_busy);
-        self.checkers.note(self.now, found);
-        if self.journal.is_due(self.scenario.snapshot_every) {
-            mind = mind.through(|mind| self.round_trip(mind));
-        }
-        self.mind = Some(mind);
-        self.fold(&out);
-        for event in &out.events {
-            self.on_event(event);
-        }
-        if !out.events.is_empty() {
-            self.note_fan_out();
-        }
-        for command in out.commands {
-            self.execute(command);
-        }
-    }
-
-    /// Folds the mind's output into the fingerprint (FNV-1a).
-    fn fold(&mut self, out: &Outbox) {
-        let mut bytes = Vec::new();
-        out.events.iter().for_each(|event| event.write(&mut bytes));
-        out.commands
-            .iter()
-            .for_each(|command| command.write(&mut bytes));
-        self.now.write(&mut bytes);
-        for byte in bytes {
-            self.fingerprint = (self.fingerprint ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn on_event(&mut self, event: &Event) {
-        self.checkers.deadlines.on_event(event);
-        self.checkers.pauses.on_event(event);
-        let found = self.checkers.dues.on_event(event);
-        self.checkers.note(self.now, found);
-        let found = (self.checkers.ways).on_said(event.depot, &event.happening);
-        self.checkers.note(self.now, found);
-        let found = self.checkers.arrivals.on_event(event);
-        self.checkers.note(self.now, found);
-        self.checkers.onward.on_event(event);
-        self.checkers.domains.on_event(event);
-        if let (Happening::Safe { .. }, Some(request)) = (&event.happening, event.request) {
-            let losses = if let Reason::AllSafe { losses } | Reason::RestFollows { losses, .. } =
-                event.reason
-            {
-                u8::try_from(losses).unwrap_or(u8::MAX)
-            } else {
-                u8::MAX
-            };
-            self.check_claim(request, losses, false);
-        }
-        self.check_release(event);
-        if let (
-            Reason::Delivery {
-                why: DeliveryReason::WholeThere { .. },
-            }
-            | Reason::Delivery {
-                why: DeliveryReason::InTime { .. },
-            }
-            | Reason::Delivery {
-                why: DeliveryReason::Late { .. },
-            },
-            Some(request),
-        ) = (&event.reason, event.request)
-        {
-            let found = crate::checkers::on_delivered(request, self.world.undelivered(request));
-            self.checkers.note(self.now, found);
-        }
-        let what = What::Said {
-            happening: event.happening.clone(),
-            reason: event.reason.clone(),
-        };
-        self.log(event.request, event.depot, what);
     }
 }
 

@@ -24,7 +24,7 @@ const LEFT: &[(&str, usize, usize)] = &[
     ("crates/plan", 2, 1),
     ("crates/relay", 10, 2),
     ("crates/service", 65, 4),
-    ("crates/sim", 3, 22),
+    ("crates/sim", 3, 2),
     ("crates/testbed", 2, 1),
     ("xtask", 3, 1),
 ];

@@ -206,28 +206,4 @@ impl Run<'_> {
             self.after(Duration::from_secs(1), Pending::Ask { input });
         }
     }
-
-    /// Returns whether every chunk can be rebuilt from depots that answer.
-    pub(super) fn can_pull(&self, request: RequestId) -> bool {
-        let Some(spec) = self.world.specs.get(&request) else {
-            return false;
-        };
-        let there = self.world.sites.iter().filter(|site| site.is_reachable());
-        let holders: Vec<(bool, &Vec<u64>)> = there
-            .filter_map(|site| {
-                Some((
-                    spec.destinations.contains(&site.id),
-                    site.held.get(&request)?,
-                ))
-            })
-            .collect();
-        (0..spec.chunks() as usize).all(|chunk| {
-            let is_whole = holders
-                .iter()
-                .any(|(is_end, held)| *is_end && held[chunk] & 1 == 1);
-            let staged = holders.iter().filter(|(is_end, _)| !is_end);
-            let fragments = staged.fold(0, |mask, (_, held)| mask | held[chunk]);
-            is_whole || fragments.count_ones() >= u32::from(spec.code.data())
-        })
-    }
 }

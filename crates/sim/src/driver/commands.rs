@@ -1,12 +1,9 @@
 use std::time::Duration;
 
-use posthaste_core::contract::{Command, Fault, Input, Reason, RequestSpec, RequestState};
+use posthaste_core::contract::{Command, Fault, Input, Reason, RequestState};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
-use super::{
-    CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run,
-    sends::{Send, answer, answered},
-};
+use super::{CONNECT_TIMEOUT, PROBE_TIMEOUT, Pending, Run, sends::answer};
 use crate::{
     checkers::{Conservation, End},
     rivals::Decider,
@@ -14,26 +11,6 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Returns the size of a fragment.
-    pub(super) fn bytes_of(
-        &self,
-        request: RequestId,
-        chunk: ChunkIndex,
-        fragment: FragmentIndex,
-    ) -> Bytes {
-        self.world
-            .specs
-            .get(&request)
-            .map_or(Bytes::ZERO, |spec: &RequestSpec| {
-                let size = spec.chunk_bytes(chunk.get());
-                if fragment == FragmentIndex::WHOLE {
-                    size
-                } else {
-                    spec.code.fragment_size(size)
-                }
-            })
-    }
-
     /// Checks that a command sends nothing to a drained depot, and requires nothing of a store that
     /// it can't do.
     fn check_places(&mut self, command: &Command) {
@@ -295,40 +272,6 @@ impl Run<'_> {
         }
         self.drop_forwards(request, depot);
         self.forget_answers(|send| send.1 == request && send.0 == depot);
-    }
-
-    /// Forgets answers in flight.
-    pub(super) fn forget_answers(&mut self, matches: impl Fn(&Send) -> bool) {
-        let last = (self.now + self.answer_max, u64::MAX);
-        let answers: Vec<_> = self
-            .queue
-            .range(..=last)
-            .filter_map(|(key, pending)| match pending {
-                Pending::Tell { input, .. } => Some((*key, answered(input)?)),
-                Pending::Ask { .. }
-                | Pending::Probe { .. }
-                | Pending::Measure { .. }
-                | Pending::Sample
-                | Pending::Circuit { .. }
-                | Pending::Gateway { .. }
-                | Pending::Overdue { .. }
-                | Pending::Remove { .. }
-                | Pending::Purge { .. }
-                | Pending::Strike { .. }
-                | Pending::StrikeSource { .. }
-                | Pending::HealSource { .. }
-                | Pending::Heal { .. } => None,
-            })
-            .filter(|(_, (send, _))| matches(send))
-            .collect();
-        for (key, (send, is_stored)) in answers {
-            self.queue.remove(&key);
-            self.upcoming -= 1;
-            if is_stored {
-                *self.surplus.entry((send.0, send.1)).or_default() += 1;
-            }
-            self.end_send(send, End::Dropped);
-        }
     }
 
     fn inventory(&mut self, request: RequestId, depot: DepotId) {

@@ -5,7 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 use posthaste_core::contract::Fault;
 use posthaste_types::{DepotId, FragmentIndex, RequestId};
 
-use super::{CONNECT_TIMEOUT, Run, follows::Following, sends::Send};
+use super::{
+    CONNECT_TIMEOUT, Pending, Run,
+    follows::{Following, SOON},
+    gathers::Key,
+    sends::{Send, answer, answered},
+};
 use crate::{
     checkers::End,
     world::{Arrival, Condition, Node, Sending},
@@ -161,5 +166,103 @@ impl Run<'_> {
         };
         let send = (to, sending.request, sending.chunk, sending.fragment);
         self.forwards.take_orphan(from, send)
+    }
+
+    /// Forgets answers in flight.
+    pub(super) fn forget_answers(&mut self, matches: impl Fn(&Send) -> bool) {
+        let last = (self.now + self.answer_max, u64::MAX);
+        let answers: Vec<_> = self
+            .queue
+            .range(..=last)
+            .filter_map(|(key, pending)| match pending {
+                Pending::Tell { input, .. } => Some((*key, answered(input)?)),
+                Pending::Ask { .. }
+                | Pending::Probe { .. }
+                | Pending::Measure { .. }
+                | Pending::Sample
+                | Pending::Circuit { .. }
+                | Pending::Gateway { .. }
+                | Pending::Overdue { .. }
+                | Pending::Remove { .. }
+                | Pending::Purge { .. }
+                | Pending::Strike { .. }
+                | Pending::StrikeSource { .. }
+                | Pending::HealSource { .. }
+                | Pending::Heal { .. } => None,
+            })
+            .filter(|(_, (send, _))| matches(send))
+            .collect();
+        for (key, (send, is_stored)) in answers {
+            self.queue.remove(&key);
+            self.upcoming -= 1;
+            if is_stored {
+                *self.surplus.entry((send.0, send.1)).or_default() += 1;
+            }
+            self.end_send(send, End::Dropped);
+        }
+    }
+
+    /// Drops some gathers. Answers in flight are handled elsewhere.
+    pub(super) fn drop_gathers(&mut self, matches: impl Fn(&Key) -> bool) {
+        let open = self.gathers.iter();
+        let open = open.filter(|(key, of)| !of.is_over && matches(key));
+        let open: Vec<(Key, FragmentIndex)> = open.map(|(key, of)| (*key, of.keeps)).collect();
+        for (key, keeps) in open {
+            self.drop_gathered(key);
+            self.end_send((key.0, key.1, key.2, keeps), End::Dropped);
+        }
+    }
+
+    /// Handles the end of a send. Its followers are reported from now on, or end too.
+    pub(super) fn end_following(&mut self, leader: Send, end: End) {
+        if end == End::Stored {
+            let is_led = !self.forwards.following.contains_key(&leader);
+            let found = self.checkers.conservation.on_followed(leader, is_led);
+            self.checkers.note(self.now, found);
+        }
+        self.forwards.following.remove(&leader);
+        let all = self.forwards.following.iter();
+        let all = all.filter(|(_, following)| following.leader == leader);
+        let all: Vec<(Send, Option<Option<Fault>>)> = all
+            .map(|(send, following)| (*send, following.ended))
+            .collect();
+        for (send, ended) in all {
+            self.forwards.following.remove(&send);
+            if end == End::Stored {
+                if let Some(fault) = ended {
+                    self.tell_after(SOON, answer(send, fault));
+                }
+                continue;
+            }
+            self.take_back(leader.0, send, ended);
+            self.tell_after(SOON, answer(send, Some(Fault::SourceVanished)));
+        }
+    }
+
+    /// Reports the end of a send. A forward that follows another send is reported after that one.
+    pub(super) fn tell_send(&mut self, span: Duration, send: Send, fault: Option<Fault>) {
+        match self.forwards.following.get_mut(&send) {
+            Some(following) => following.ended = Some(fault),
+            None => self.tell_after(span, answer(send, fault)),
+        }
+    }
+
+    /// Takes back a forward that nobody waits for any more, wherever it is.
+    pub(super) fn take_back(&mut self, from: DepotId, send: Send, ended: Option<Option<Fault>>) {
+        let (depot, request, chunk, fragment) = send;
+        if ended == Some(None) {
+            *self.surplus.entry((depot, request)).or_default() += 1;
+        }
+        if let Some(place) = self.world.place(depot) {
+            let is_it = |sending: &Sending| {
+                (sending.request, sending.chunk, sending.fragment) == (request, chunk, fragment)
+            };
+            self.world.drop_followed(place, is_it);
+            // The transfer was an ordinary forward if the depot held the fragment when it was
+            // ordered.
+            if let Some(giver) = self.world.place(from) {
+                self.world.drop_between(giver, place, is_it);
+            }
+        }
     }
 }

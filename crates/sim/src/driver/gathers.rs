@@ -14,18 +14,15 @@ use super::{
     CONNECT_TIMEOUT, Run,
     sends::{Send, answer},
 };
-use crate::{
-    checkers::End,
-    world::{Arrival, Condition, Node, Sending},
-};
+use crate::world::{Arrival, Condition, Node, Sending};
 
-type Key = (DepotId, RequestId, ChunkIndex);
+pub(super) type Key = (DepotId, RequestId, ChunkIndex);
 
 /// Chunk that is being gathered.
 #[derive(Debug)]
 pub(super) struct Gathering {
     /// Result: the chunk, or one fragment.
-    keeps: FragmentIndex,
+    pub(super) keeps: FragmentIndex,
     needed: usize,
     share: Bytes,
     /// All depots that were named.
@@ -36,7 +33,7 @@ pub(super) struct Gathering {
     came: usize,
     told: Vec<GiverEnd>,
     /// End of the gather, with the answer in flight.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 /// All running gathers.
@@ -217,7 +214,7 @@ impl Run<'_> {
         self.tell_after(span, input);
     }
 
-    fn drop_gathered(&mut self, (to, request, chunk): Key) {
+    pub(super) fn drop_gathered(&mut self, (to, request, chunk): Key) {
         if let Some(place) = self.world.place(to) {
             let is_of_it = |sending: &Sending| {
                 sending.request == request
@@ -241,17 +238,6 @@ impl Run<'_> {
             self.checkers.capacity.on_forward_end(*giver, send.0, share);
         }
         ended.is_some()
-    }
-
-    /// Drops some gathers. Answers in flight are handled elsewhere.
-    pub(super) fn drop_gathers(&mut self, matches: impl Fn(&Key) -> bool) {
-        let open = self.gathers.iter();
-        let open = open.filter(|(key, of)| !of.is_over && matches(key));
-        let open: Vec<(Key, FragmentIndex)> = open.map(|(key, of)| (*key, of.keeps)).collect();
-        for (key, keeps) in open {
-            self.drop_gathered(key);
-            self.end_send((key.0, key.1, key.2, keeps), End::Dropped);
-        }
     }
 
     /// Fails all gathers at a destination that is gone.

@@ -100,33 +100,6 @@ fn domains(scenario: &Scenario) -> impl Iterator<Item = Vec<u32>> {
 }
 
 impl Run<'_> {
-    /// Plays to the end and counts.
-    fn score(mut self, seed: u64) -> Score {
-        self.noted = Some(Noted::default());
-        self.set_up(seed);
-        self.play();
-        let noted = self.noted.take().unwrap_or_default();
-        let sizes = self.world.specs.iter().map(|(request, spec)| {
-            let needed = (0..spec.chunks()).map(|chunk| {
-                let size = spec.chunk_bytes(chunk);
-                if noted.whole.contains(&(*request, ChunkIndex::new(chunk))) {
-                    size
-                } else {
-                    spec.code
-                        .fragment_size(size)
-                        .times(spec.code.total().into())
-                }
-            });
-            (*request, (spec.bytes, needed.sum()))
-        });
-        Score {
-            sizes: sizes.collect(),
-            report: self.into_report(seed),
-            reached: noted.reached,
-            delivered: noted.delivered,
-        }
-    }
-
     /// Records a chunk that was stored whole, if the run is scored.
     pub(super) fn on_stored(&mut self, send: Send, span: Duration) {
         let (_, request, chunk, fragment) = send;

@@ -1,7 +1,7 @@
 //! Sends, as inputs answer them, and transfers stored among relays.
 
-use posthaste_core::contract::{Fault, Input};
-use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
+use posthaste_core::contract::{Fault, Input, RequestSpec};
+use posthaste_types::{Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use super::{Run, follows::SOON};
 use crate::world::Sending;
@@ -57,6 +57,26 @@ impl Run<'_> {
             (true, true) => Some(Fault::Unreachable),
             (true, false) => None,
         })
+    }
+
+    /// Returns the size of a fragment.
+    pub(super) fn bytes_of(
+        &self,
+        request: RequestId,
+        chunk: ChunkIndex,
+        fragment: FragmentIndex,
+    ) -> Bytes {
+        self.world
+            .specs
+            .get(&request)
+            .map_or(Bytes::ZERO, |spec: &RequestSpec| {
+                let size = spec.chunk_bytes(chunk.get());
+                if fragment == FragmentIndex::WHOLE {
+                    size
+                } else {
+                    spec.code.fragment_size(size)
+                }
+            })
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use posthaste_core::contract::{
     DepotPrices, DepotTerms, Input, LentTerms, Method, ReleasePolicy, Wishes,
 };
-use posthaste_types::{ByteRate, RequestId};
+use posthaste_types::ByteRate;
 
 use super::{Blow, CONNECT_TIMEOUT, Pending, Run, START, faults::BREAK_NOTICED_MAX};
 use crate::{
@@ -206,24 +206,6 @@ impl Run<'_> {
                 let input = Input::Delivered { request };
                 self.after(at, Pending::Ask { input });
             }
-        }
-    }
-
-    /// Queues a user's pause of a request, and its resumption.
-    pub(super) fn queue_pause(
-        &mut self,
-        request: RequestId,
-        paused_at: Option<Duration>,
-        resumed_at: Option<Duration>,
-    ) {
-        let by = || String::from("ada");
-        if let Some(at) = paused_at {
-            let input = Input::Paused { request, by: by() };
-            self.after(at, Pending::Ask { input });
-        }
-        if let Some(at) = resumed_at {
-            let input = Input::Resumed { request, by: by() };
-            self.after(at, Pending::Ask { input });
         }
     }
 
