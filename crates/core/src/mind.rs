@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Version of the snapshot layout, at the start of every snapshot.
-const SNAPSHOT_VERSION: u32 = 59;
+const SNAPSHOT_VERSION: u32 = 60;
 
 record! {
     /// Decision maker of one centre.

@@ -30,6 +30,7 @@ impl Mind {
             && arrival.state.is_live()
         {
             arrival.local_failures = 0;
+            arrival.wrong.remove(&Fetch { chunk, source });
             if arrival.take(chunk.get()) {
                 let bytes = arrival.chunk_bytes(chunk.get());
                 if let Some(lane) = arrival.lane_mut(source) {

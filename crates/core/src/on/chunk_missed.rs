@@ -19,8 +19,16 @@ impl Mind {
         if !self.end_fetch(request, Fetch { chunk, source }) {
             return;
         }
-        let arrival = self.arrivals.requests.get(&request);
-        let is_near = arrival.is_some_and(|arrival| arrival.near_as(source).is_some());
+        let is_onward = self.comes_of(request).is_some();
+        let arrival = self.arrivals.requests.get_mut(&request);
+        let (mut is_near, mut is_spoiled) = (false, false);
+        if let Some(arrival) = arrival {
+            is_near = arrival.near_as(source).is_some();
+            is_spoiled = fault == Fault::Corrupt
+                && !is_near
+                && !is_onward
+                && arrival.came_wrong(Fetch { chunk, source });
+        }
         match fault {
             Fault::SourceChanged
             | Fault::SourcesDiffer
@@ -31,7 +39,7 @@ impl Mind {
             {
                 self.lose_near(request, chunk);
             }
-            Fault::SourceVanished | Fault::SourceUnreadable if self.comes_of(request).is_some() => {
+            Fault::SourceVanished | Fault::SourceUnreadable if is_onward => {
                 // Depots may give it later, and the path of others to that address is as good as
                 // before.
                 self.hold_arrival(request, Fault::Unreachable, out);
@@ -42,6 +50,9 @@ impl Mind {
                 self.end_arrival(request, ArrivalState::Failed, reason, out);
             }
             Fault::SourceVanished | Fault::SourceUnreadable => {
+                self.drop_source(request, source, chunk, fault, out);
+            }
+            Fault::Corrupt if is_spoiled => {
                 self.drop_source(request, source, chunk, fault, out);
             }
             Fault::NamesMeet => {

@@ -318,10 +318,13 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
             f,
             "not kept, as its destination refuses: the mode of {modes} and the modification time of {times} of its files and directories"
         ),
-        Reason::AllHere { chunks: 1 } => f.write_str("its chunk arrived, its digest checked"),
-        Reason::AllHere { chunks } => {
-            write!(f, "all {chunks} chunks arrived, their digests checked")
-        }
+        Reason::AllHere { chunks: 1 } => f.write_str(
+            "its chunk arrived, and what came is right by each checksum that a source keeps",
+        ),
+        Reason::AllHere { chunks } => write!(
+            f,
+            "all {chunks} chunks arrived, and what came is right by each checksum that a source keeps"
+        ),
         Reason::CameEarly {
             not_before,
             deadline,
