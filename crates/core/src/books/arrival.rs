@@ -169,7 +169,6 @@ impl Arrival {
             .map(|source| SourceLane::new(source, None));
         let mut lanes: Vec<SourceLane> = lanes.collect();
         let cut = spec.cut(holdings);
-        let chunks = cut.as_ref().map_or(0, Cut::chunks);
         let all: Vec<SourceId> = lanes.iter().map(|lane| lane.source).collect();
         let held = cut.iter().flat_map(|cut| {
             (0..cut.holdings()).map(|place| {
@@ -205,7 +204,7 @@ impl Arrival {
             finish: None,
             is_due: false,
             binding: None,
-            here: Bitmap::empty(chunks),
+            here: Bitmap::empty(cut.as_ref().map_or(0, Cut::chunks)),
             bytes_here: Bytes::ZERO,
             fetches: BTreeMap::new(),
             near: Vec::new(),

@@ -49,7 +49,7 @@ fn adler_then(first: u32, next: u32, next_len: u64) -> u32 {
     let low_then = (low + next_low + ADLER - 1) % ADLER;
     let moved = u64::from(len) * u64::from(low + ADLER - 1) % u64::from(ADLER);
     let moved = u32::try_from(moved).unwrap_or(0);
-    (high + next_high + moved) % ADLER << 16 | low_then
+    (((high + next_high + moved) % ADLER) << 16) | low_then
 }
 
 fn low_bits(sum: u64) -> u32 {

@@ -104,7 +104,7 @@ pub(super) struct S3Client {
     found: OnceLock<Home>,
     /// Checksums that the store accepts.
     pub(super) sums: Sums,
-    /// What its ETags are.
+    /// Kind of its ETags.
     pub(super) etags: Etags,
     streams: AtomicU8,
     /// True if the store reports wrong checksums of segments that it copied.

@@ -25,10 +25,10 @@ pub(super) fn sum_in(client: &S3Client, headers: &HeaderMap) -> Option<StoredSum
 
 /// Returns whether `data` of the checksum `sum` has this checksum too.
 pub(super) fn has_sum(told: StoredSum, sum: Checksum, data: &[Bytes]) -> bool {
-    match told {
-        StoredSum::Crc64(wanted) => wanted == sum,
-        other => other.of(data) == other,
+    if let StoredSum::Crc64(wanted) = told {
+        return wanted == sum;
     }
+    told.of(data) == told
 }
 
 /// Returns whether the store reports a checksum of what it was sent, and another one.

@@ -19,21 +19,21 @@ use crate::{
     web::{About, check_status, stream, text_of},
 };
 
-/// What the ETags of a store were found to be.
+/// Kind of a store's ETags, once found.
 #[derive(Debug, Default)]
 pub(super) struct Etags(AtomicU8);
 
 const MD5S: u8 = 1;
 const OTHERS: u8 = 2;
 
-/// What an ETag says of the bytes that were sent.
+/// Comparison of an ETag with the bytes that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Says {
-    /// It is their MD5.
+    /// Their MD5.
     Same,
-    /// It may be an MD5, and is not theirs.
+    /// Perhaps an MD5, and not theirs.
     Other,
-    /// It is no MD5.
+    /// No MD5.
     Nothing,
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn remove_ours(client: &S3Client, key: &str, etag: Option<&str>
     let _ = client.ask(call).await;
 }
 
-/// What an object was when it was read back.
+/// Size and checksum of an object that was read back.
 pub(super) struct Read {
     size: u64,
     sum: Checksum,

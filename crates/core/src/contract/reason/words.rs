@@ -10,6 +10,9 @@ use super::{
     circuit::write_circuit,
 };
 
+/// Claim about data that arrived: a source may keep no checksum.
+const AS_KEPT: &str = "and what came is right by each checksum that a source keeps";
+
 impl fmt::Display for Reason {
     #[expect(
         clippy::too_many_lines,
@@ -318,13 +321,8 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
             f,
             "not kept, as its destination refuses: the mode of {modes} and the modification time of {times} of its files and directories"
         ),
-        Reason::AllHere { chunks: 1 } => f.write_str(
-            "its chunk arrived, and what came is right by each checksum that a source keeps",
-        ),
-        Reason::AllHere { chunks } => write!(
-            f,
-            "all {chunks} chunks arrived, and what came is right by each checksum that a source keeps"
-        ),
+        Reason::AllHere { chunks: 1 } => write!(f, "its chunk arrived, {AS_KEPT}"),
+        Reason::AllHere { chunks } => write!(f, "all {chunks} chunks arrived, {AS_KEPT}"),
         Reason::CameEarly {
             not_before,
             deadline,

@@ -68,7 +68,7 @@ struct Shelf {
     tags: Tags,
     /// Objects, each with its ETag and the headers to return.
     objects: BTreeMap<String, (Vec<u8>, String, String)>,
-    parts: BTreeMap<String, Vec<u8>>,
+    segments: BTreeMap<String, Vec<u8>>,
     dressed: String,
     count: u64,
     reads: u32,
@@ -113,13 +113,13 @@ impl Shelf {
             }
             "POST" => self.complete(path),
             "PUT" if asked.header("x-amz-copy-source").is_some() => self.copy(asked, path),
-            // A part that is streamed with a wrong checksum is taken.
+            // A segment that is streamed with a wrong checksum is taken.
             "PUT" if query.contains("partNumber") => {
                 let bytes = self.flipped(&asked.body, Flips::Sent);
                 let tag = self.tag(&bytes);
                 let number = query.split('&').next().unwrap().to_owned();
                 if asked.header("x-amz-trailer").is_none() {
-                    self.parts.insert(format!("{number:>20}"), bytes);
+                    self.segments.insert(format!("{number:>20}"), bytes);
                 }
                 Answer::sized(200, &(self.told(&tag) + &echoed(asked)), "")
             }
@@ -153,12 +153,12 @@ impl Shelf {
     }
 
     fn complete(&mut self, path: String) -> Answer {
-        let parts: Vec<_> = std::mem::take(&mut self.parts).into_values().collect();
-        let bytes = self.flipped(&parts.concat(), Flips::Own);
-        let parts = bytes.chunks(parts[0].len());
-        let digests: Vec<u8> = parts.clone().flat_map(Md5::digest).collect();
+        let segments: Vec<_> = std::mem::take(&mut self.segments).into_values().collect();
+        let bytes = self.flipped(&segments.concat(), Flips::Own);
+        let segments = bytes.chunks(segments[0].len());
+        let digests: Vec<u8> = segments.clone().flat_map(Md5::digest).collect();
         let tag = match self.tags {
-            Tags::Md5 => format!("{}-{}", hex(&Md5::digest(digests)), parts.len()),
+            Tags::Md5 => format!("{}-{}", hex(&Md5::digest(digests)), segments.len()),
             Tags::Random | Tags::Word | Tags::Encrypted => self.tag(&bytes),
         };
         let told = self.told(&tag) + &self.dressed;
@@ -204,7 +204,7 @@ async fn shelf(flips: Flips, tags: Tags) -> (Server, Arc<Mutex<Shelf>>) {
         flips,
         tags,
         objects: BTreeMap::new(),
-        parts: BTreeMap::new(),
+        segments: BTreeMap::new(),
         dressed: String::new(),
         count: 0,
         reads: 0,
