@@ -14,6 +14,7 @@ mod copy;
 mod credentials;
 mod frames;
 mod headers;
+mod held;
 mod home;
 pub(crate) mod listing;
 mod multipart;

@@ -32,10 +32,10 @@ use tokio::time::timeout;
 
 pub(crate) use body::{Sent, next_step};
 pub(crate) use content::{check_coding, check_status};
-pub(crate) use digest::told_adler32;
+pub(crate) use digest::{of_amazon, of_owncloud, told_adler32, told_sum};
 pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};
-pub(crate) use range::{content_length, cut, told_size};
+pub(crate) use range::{check_version, content_length, cut, told_size};
 pub(crate) use status::{kind_of_status, refused};
 pub use text::{bearer_token, encode};
 pub(crate) use text::{decode, quoted, text_of};

@@ -343,10 +343,11 @@ impl Inbound {
     }
 }
 
-/// Keeps the source's error for a file that it can't deliver at all, by name: the mind decides by
-/// the error's kind alone.
+/// Keeps the source's error for a file that it can't deliver at all, or delivered with other bytes,
+/// by name: the mind decides by the error's kind alone.
 fn note(outgoing: &Outgoing, request: RequestId, error: &Error) {
-    if error.locus() == Locus::Source && !error.is_temporary() {
+    let is_wrong = error.kind() == ErrorKind::Corrupt;
+    if error.locus() == Locus::Source && (is_wrong || !error.is_temporary()) {
         outgoing.complaints.keep(request, error);
     }
 }

@@ -10,7 +10,7 @@ use crate::support::sources::{Centre, chunks, command, make_tree, picture, text}
 use posthaste_testbed::{AzureServer, FtpFace, FtpServer, GcsServer, WebFace, WebServer};
 use serde_json::Value;
 
-fn mover(centre: &Centre, home: &Path, token: &Path, name: &str) -> Process {
+pub fn mover(centre: &Centre, home: &Path, token: &Path, name: &str) -> Process {
     let mut command = command(home, &centre.s3);
     let words = ["mover", "--json", "--slots", "4", "--name", name];
     command
@@ -20,7 +20,7 @@ fn mover(centre: &Centre, home: &Path, token: &Path, name: &str) -> Process {
     Process::run(command.arg(token), &log)
 }
 
-fn token(centre: &Centre) -> PathBuf {
+pub fn token(centre: &Centre) -> PathBuf {
     let token = centre.folder.path().join("movers.token");
     let add = ["token", "add", "movers", "--scope", "move", "--output"];
     let made = centre.run(&[&add[..], &[token.to_str().unwrap()]].concat());

@@ -48,6 +48,11 @@ record! {
     }
 }
 
+/// Tries of a chunk from one source of which each brought bytes that are not those the source has by
+/// its own checksum. What is damaged on the way comes right the next time; what is damaged there
+/// never does.
+const WRONG_MAX: u32 = 3;
+
 record! {
     /// Chunk asked of a source.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,6 +120,8 @@ record! {
         /// Consecutive times that the centre could not accept data.
         pub(crate) local_failures: u32,
         pub(crate) last_fault: Option<Fault>,
+        /// Times in a row that a chunk came wrong from a source: those that never came right.
+        pub(crate) wrong: BTreeMap<Fetch, u32>,
         pub(crate) duplicates: u32,
         /// Files that are missing at the destination.
         pub(crate) left_out: LeftOut,
@@ -162,7 +169,6 @@ impl Arrival {
             .map(|source| SourceLane::new(source, None));
         let mut lanes: Vec<SourceLane> = lanes.collect();
         let cut = spec.cut(holdings);
-        let chunks = cut.as_ref().map_or(0, Cut::chunks);
         let all: Vec<SourceId> = lanes.iter().map(|lane| lane.source).collect();
         let held = cut.iter().flat_map(|cut| {
             (0..cut.holdings()).map(|place| {
@@ -198,7 +204,7 @@ impl Arrival {
             finish: None,
             is_due: false,
             binding: None,
-            here: Bitmap::empty(chunks),
+            here: Bitmap::empty(cut.as_ref().map_or(0, Cut::chunks)),
             bytes_here: Bytes::ZERO,
             fetches: BTreeMap::new(),
             near: Vec::new(),
@@ -214,6 +220,7 @@ impl Arrival {
             paced_until: Timestamp::default(),
             local_failures: 0,
             last_fault: None,
+            wrong: BTreeMap::new(),
             duplicates: 0,
             left_out: LeftOut::default(),
             purse: None,
@@ -416,11 +423,20 @@ impl Arrival {
     }
 
     /// Forgets which chunks are here: it won't be asked again.
+    /// Counts a chunk that came wrong from a source. Returns whether that is often enough: more
+    /// tries would bring the same bytes.
+    pub(crate) fn came_wrong(&mut self, fetch: Fetch) -> bool {
+        let times = self.wrong.entry(fetch).or_default();
+        *times += 1;
+        *times >= WRONG_MAX
+    }
+
     pub(crate) fn close_books(&mut self) {
         self.here = Bitmap::empty(0);
         self.held = Vec::new();
         self.near.clear();
         self.prestages.clear();
+        self.wrong.clear();
         self.binding = None;
         (self.at_risk, self.finish, self.begin_by) = (false, None, None);
         if let Some(purse) = &mut self.purse {

@@ -171,6 +171,34 @@ fn a_source_that_stands_still_is_left_and_others_ask_again() {
 }
 
 #[test]
+fn a_source_that_gives_a_chunk_wrong_three_times_is_left() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(100, None));
+    let first = *desk
+        .asked
+        .iter()
+        .find(|(_, source, _)| *source == A)
+        .unwrap();
+    let (request, source, chunk) = first;
+    let mut times = 0;
+    for _ in 0..200 {
+        if desk.asked.contains(&first) {
+            times += 1;
+            desk.asked.retain(|asked| *asked != first);
+            desk.give(vec![Input::ChunkMissed {
+                request,
+                source,
+                chunk,
+                fault: Fault::Corrupt,
+            }]);
+        }
+        // The other one gives nothing meanwhile.
+        desk.pass(1, [10, 0]);
+    }
+    assert!(times <= 3, "it was asked {times} times");
+}
+
+#[test]
 fn a_changed_source_fails_it_and_what_was_written_goes() {
     let mut desk = Desk::new([10, 5]);
     desk.ask(R1, spec(100, None));

@@ -12,7 +12,7 @@ use crate::{
     Checksum, Error, ErrorKind, FileTime, Result, Status, StoredSum, Summer, dates,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader},
     objects::{Head, Spans, content_type, parse_mode, show_mode},
-    web::{About, cut, quoted, text_of},
+    web::{About, check_version, cut, quoted, text_of},
 };
 
 const MTIME: &str = "x-ms-meta-mtime";
@@ -212,6 +212,7 @@ impl Reader for ObjectReader {
                 call = call.header("if-match", &**version);
             }
             let answer = self.client.send(call).await?;
+            check_version(answer.headers(), &self.entry, &about)?;
             let body = cut(answer, &range, self.entry.size, about)?;
             let len = range.end - range.start;
             Ok(self.spans.watch(range.start, len, body))

@@ -10,9 +10,9 @@ use super::{
     refusal::{UNKNOWN_FEATURE, has_code},
 };
 use crate::{
-    Checksum, Condition, Entry, ErrorKind, FileSpec, Kind, Result, Status, Summer, Whole,
+    Checksum, Condition, Entry, Error, ErrorKind, FileSpec, Kind, Result, Status, Summer, Whole,
     objects::check_held,
-    web::{Sent, check_status, gathered, stream, text_of},
+    web::{Sent, check_status, gathered, quoted, stream, text_of},
 };
 
 /// Reads one object and compares it with the checksum that is kept with it.
@@ -87,12 +87,7 @@ pub(super) async fn store(
                     false => check_held(client, key, spec, spec.size).await,
                 };
             }
-            Ok(_) => {
-                let error = client.writing("write", key).fail(ErrorKind::Corrupt);
-                return Err(error
-                    .cause("the service holds other bytes than were sent")
-                    .status_is(Status::Temporary));
-            }
+            Ok(headers) => return Err(differs(client, key, &headers).await),
         }
     }
     // Emulators only know MD5; then the bytes are compared with their checksum here.
@@ -103,21 +98,37 @@ pub(super) async fn store(
             .status_is(Status::Temporary));
     }
     let summed = call().header("content-md5", md5_of(&data));
-    match tells_sum(&client.store(summed).await?) {
-        true => Ok(()),
+    let headers = client.store(summed).await?;
+    match tells_sum(&headers) {
+        true if got(&headers, sum, &data) => Ok(()),
+        true => Err(differs(client, key, &headers).await),
         false => check_held(client, key, spec, spec.size).await,
     }
+}
+
+/// Removes a blob of other bytes than were sent, which by its size and time would be the file, and
+/// returns the error.
+async fn differs(client: &AzureClient, key: &str, answer: &HeaderMap) -> Error {
+    if let Some(version) = text_of(answer, "etag") {
+        let call = Call::new("DELETE", key, client.writing("remove", key));
+        // What can't be removed is named by the error.
+        let _ = client.ask(call.header("if-match", quoted(version))).await;
+    }
+    client
+        .writing("write", key)
+        .fail(ErrorKind::Corrupt)
+        .cause("the service holds other bytes than were sent")
+        .status_is(Status::Temporary)
 }
 
 fn tells_sum(headers: &HeaderMap) -> bool {
     sum_in(headers).is_some() || headers.contains_key("content-md5")
 }
 
-/// Returns whether the service confirms these bytes. One that checks nothing reports their MD5.
+/// Returns whether the service confirms these bytes, by everything that it reports: one that checks
+/// nothing may return the checksum that it was sent, and computes their MD5.
 fn got(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
-    match (sum_in(headers), text_of(headers, "content-md5")) {
-        (Some(found), _) => found == sum,
-        (None, Some(md5)) => md5.trim() == md5_of(data),
-        (None, None) => true,
-    }
+    let md5 = text_of(headers, "content-md5");
+    sum_in(headers).is_none_or(|found| found == sum)
+        && md5.is_none_or(|md5| md5.trim() == md5_of(data))
 }

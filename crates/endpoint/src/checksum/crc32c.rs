@@ -50,6 +50,11 @@ impl Crc32c {
         u32::from_str_radix(text, 16).ok().map(Self)
     }
 
+    /// Reads the big-endian bytes.
+    pub(crate) const fn from_be_bytes(bytes: [u8; 4]) -> Self {
+        Self(u32::from_be_bytes(bytes))
+    }
+
     fn of_low_bits(sum: u64) -> Self {
         let [_, _, _, _, bytes @ ..] = sum.to_be_bytes();
         Self(u32::from_be_bytes(bytes))

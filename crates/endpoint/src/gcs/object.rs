@@ -12,7 +12,7 @@ use super::{
     resource::{FIELDS, Resource, kept_of},
 };
 use crate::{
-    Checksum, Condition, Error, ErrorKind, Result, Status, StoredSum, Summer,
+    BodySum, Checksum, Condition, Error, ErrorKind, Result, Status, StoredSum, Summer,
     checksum::{Crc32c, Crc32cSummer},
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
     objects::Spans,
@@ -223,7 +223,7 @@ pub(super) async fn store(
         }
     }
     let content_type = format!("multipart/related; boundary={}", client.boundary());
-    let len = content.len;
+    let (len, data) = (content.len, content.data.clone());
     let pieces = related(client.boundary(), &kept, content.data);
     let stored: Result<Resource> = client.ask(call.payload(content_type, pieces)).await;
     let stored = match stored {
@@ -234,7 +234,24 @@ pub(super) async fn store(
         stored => stored?,
     };
     let is_wrong = |found| found != sum;
-    if stored.size != len || stored.crc32c.is_some_and(is_wrong) {
+    // A store that checks nothing may return the CRC-32C that it was sent.
+    let is_other = |told: &str| match BodySum::md5_from_base64(told) {
+        Some(BodySum::Md5(told)) => StoredSum::Md5(told).of(&data) != StoredSum::Md5(told),
+        Some(BodySum::Crc64(_)) | None => false,
+    };
+    if stored.size != len
+        || stored.crc32c.is_some_and(is_wrong)
+        || stored.md5_hash.as_deref().is_some_and(is_other)
+    {
+        // By its size and time it would be the file.
+        let call = Call::new(
+            Method::DELETE,
+            client.object(key),
+            About::writing("remove", client.show(key)),
+        );
+        let _ = client
+            .command(call.query("ifGenerationMatch", &*stored.generation))
+            .await;
         return Err(about
             .fail(ErrorKind::Corrupt)
             .cause("the store holds other bytes than were sent")

@@ -20,7 +20,7 @@ const MTIME_OF_GSUTIL: &str = "goog-reserved-file-mtime";
 const MODE: &str = "mode";
 
 /// Fields requested for each object.
-pub(super) const FIELDS: &str = "name,size,generation,crc32c,timeCreated,metadata";
+pub(super) const FIELDS: &str = "name,size,generation,crc32c,md5Hash,timeCreated,metadata";
 
 /// Object as the store describes it.
 #[derive(Debug, Deserialize)]
@@ -33,6 +33,8 @@ pub(crate) struct Resource {
     pub generation: Box<str>,
     #[serde(default, deserialize_with = "checksum")]
     pub crc32c: Option<Crc32c>,
+    /// MD5 in base64, of an object that was not composed.
+    pub md5_hash: Option<String>,
     time_created: Option<String>,
     #[serde(default)]
     metadata: Metadata,

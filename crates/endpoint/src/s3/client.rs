@@ -15,6 +15,7 @@ use reqsign_aws_v4::Credential;
 use reqsign_core::Signer;
 
 use super::{
+    held::Etags,
     home::{Address, Home},
     page::Page,
     refusal::{parse_refusal, refused},
@@ -103,6 +104,8 @@ pub(super) struct S3Client {
     found: OnceLock<Home>,
     /// Checksums that the store accepts.
     pub(super) sums: Sums,
+    /// Kind of its ETags.
+    pub(super) etags: Etags,
     streams: AtomicU8,
     /// True if the store reports wrong checksums of segments that it copied.
     pub(super) miscounts: AtomicBool,
@@ -127,6 +130,7 @@ impl S3Client {
             address,
             bucket,
             sums: Sums::default(),
+            etags: Etags::default(),
             streams: AtomicU8::new(0),
             miscounts: AtomicBool::new(false),
         }

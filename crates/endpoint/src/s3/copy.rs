@@ -11,7 +11,8 @@ use http::Method;
 
 use super::{
     client::{Call, S3Client},
-    headers::{checksum_in, crc32c_in, entry_of, metadata_of},
+    headers::{checksum_in, crc32c_in, entry_of, is_encrypted, metadata_of, sum_in},
+    held,
     multipart::{Multipart, Stored, is_made_of},
     object::head,
     refusal::is_not_understood,
@@ -19,10 +20,11 @@ use super::{
     wire::{Made, encode},
 };
 use crate::{
-    Checksum, Error, ErrorKind, Kind, Locus, Result,
+    Checksum, Error, ErrorKind, Kind, Locus, Result, StoredSum,
     checksum::Crc32c,
     endpoint::{FileSpec, unsupported},
     objects::{Head, check_held, is_kept_as, may_be_done},
+    web::text_of,
 };
 
 /// Largest object that is copied in one request; larger ones are copied in segments of this size.
@@ -48,6 +50,8 @@ struct Source {
     spec: FileSpec,
     checksum: Option<Checksum>,
     crc32c: Option<Crc32c>,
+    /// Checksum that the store keeps of it.
+    told: Option<StoredSum>,
 }
 
 /// Copies `from`, a bucket and a key, to `key`.
@@ -60,11 +64,13 @@ pub(super) async fn copy(
     let copied = async {
         let source = look_at(client, from, key, spec).await?;
         if spec.size <= STEP_BYTES {
-            whole(client, &source, key).await?;
+            let etag = whole(client, &source, key).await?;
+            compare(client, from, key, (spec.version.as_deref(), &etag)).await?;
         } else {
             in_segments(client, &source, key).await?;
         }
-        check_held(&**client, key, spec, spec.size).await
+        check_held(&**client, key, spec, spec.size).await?;
+        check_told(client, &source, key).await
     };
     copied.await.map_err(|error| {
         // Permission to read and write does not imply permission to copy: tags, say, have one of
@@ -87,6 +93,7 @@ async fn look_at(client: &S3Client, from: &str, key: &str, spec: &FileSpec) -> R
         spec: spec.clone(),
         checksum: None,
         crc32c: None,
+        told: None,
     };
     if spec.mtime.is_some() && spec.size <= STEP_BYTES {
         return Ok(source);
@@ -105,13 +112,49 @@ async fn look_at(client: &S3Client, from: &str, key: &str, spec: &FileSpec) -> R
     }
     source.checksum = checksum_in(&headers);
     source.crc32c = crc32c_in(&headers);
+    source.told = sum_in(client, &headers);
     source.spec.mtime = spec.mtime.or(entry.mtime);
     source.spec.mode = spec.mode.or(entry.mode);
     source.spec.version = entry.version;
     Ok(source)
 }
 
-async fn whole(client: &S3Client, source: &Source, key: &str) -> Result<()> {
+/// Compares the ETags of a source and of its copy, where both are MD5s. If they differ, both are
+/// read: the store may have ETags of another kind.
+async fn compare(
+    client: &S3Client,
+    from: &str,
+    key: &str,
+    (version, etag): (Option<&str>, &str),
+) -> Result<()> {
+    if !version.is_some_and(|version| held::are_two(client, version, etag)) {
+        return Ok(());
+    }
+    let (bucket, from) = from.split_once('/').unwrap_or_default();
+    let read = held::read_back(&client.sibling(bucket), from).await?;
+    held::prove(client, key, etag, read.facts()).await
+}
+
+/// Compares the checksums that the store keeps of a source and of its copy.
+async fn check_told(client: &S3Client, source: &Source, key: &str) -> Result<()> {
+    let Some(told) = source.told else {
+        return Ok(());
+    };
+    let Ok(Some(Head { headers, .. })) = head(client, key, "look at").await else {
+        return Ok(());
+    };
+    match sum_in(client, &headers) {
+        Some(found) if told.contradicts(found) => {
+            held::remove_ours(client, key, text_of(&headers, "etag")).await;
+            let error = held::differs(client, key);
+            Err(error.cause("the copy has another checksum than its source"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Copies in one request, and returns the ETag of the copy.
+async fn whole(client: &S3Client, source: &Source, key: &str) -> Result<String> {
     let copied = client.sums.write(|sum| {
         let mut call = Call::new(Method::PUT, key, "copy on the server to")
             .header("x-amz-copy-source", &*source.name)
@@ -125,9 +168,15 @@ async fn whole(client: &S3Client, source: &Source, key: &str) -> Result<()> {
             call = call.header("x-amz-checksum-algorithm", algorithm);
         }
         call.headers.extend(metadata_of(&source.spec, Kind::File));
-        client.ask_xml::<Made>(call)
+        client.ask_headed_xml::<Made>(call)
     });
-    copied.await.map(|_| ())
+    let (headers, made) = copied.await?;
+    // The ETag of an encrypted object is none of its bytes.
+    Ok(if is_encrypted(&headers) {
+        String::new()
+    } else {
+        made.etag
+    })
 }
 
 async fn in_segments(client: &Arc<S3Client>, source: &Source, key: &str) -> Result<()> {
@@ -200,7 +249,10 @@ async fn fill(upload: &Multipart, source: &Source, summed: bool) -> Result<bool>
     // The store compares the checksum that the source has kept, rather than that of the new copy.
     let whole = source.checksum.or(sums).filter(|_| summed);
     let crc32c = source.crc32c.or(others).filter(|_| summed);
-    let made = || upload.put_together(stored.clone(), (whole, crc32c), false);
+    let made = async || {
+        let made = upload.put_together(stored.clone(), (whole, crc32c), false);
+        made.await.map(|(is_right, _)| is_right)
+    };
     match patiently(made).await {
         Err(error) if may_be_done(&error) => {
             let found = head(&upload.client, &upload.key, "look at").await?;

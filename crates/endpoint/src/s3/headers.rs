@@ -4,50 +4,59 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::{
-    sums::md5_of,
+    client::S3Client,
     wire::{CHECKSUM, CHECKSUM_CRC32C, CHECKSUM_TYPE, MODE, MTIME},
 };
 use crate::{
-    Checksum,
+    Checksum, StoredSum,
     checksum::Crc32c,
     dates,
     endpoint::{Entry, FileSpec, Kind},
     objects::{content_type, parse_mode, show_mode},
-    web::text_of,
+    web::{of_amazon, text_of},
 };
 
-/// Returns whether the store's checksum, or else its MD5 in a plain ETag, matches `data`. A store
-/// that reports neither always matches.
-pub(super) fn matches_store(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
-    if let Some(wanted) = checksum_in(headers) {
-        return wanted == sum;
-    }
-    if let Some(wanted) = crc32c_in(headers) {
-        return wanted == Crc32c::of_pieces(data);
-    }
-    match md5_in(headers) {
-        Some(wanted) => wanted == md5_of(data),
-        None => true,
-    }
+/// Returns the checksum that the store keeps of the whole object: one of its own, or else the MD5
+/// in a plain ETag.
+pub(super) fn sum_in(client: &S3Client, headers: &HeaderMap) -> Option<StoredSum> {
+    let md5 = || md5_in(headers).filter(|_| !client.etags.are_others());
+    of_amazon(headers).or_else(|| md5().map(StoredSum::Md5))
 }
 
-/// Returns whether the store reports a checksum that [`matches_store`] compares.
+/// Returns whether `data` of the checksum `sum` has this checksum too.
+pub(super) fn has_sum(told: StoredSum, sum: Checksum, data: &[Bytes]) -> bool {
+    if let StoredSum::Crc64(wanted) = told {
+        return wanted == sum;
+    }
+    told.of(data) == told
+}
+
+/// Returns whether the store reports a checksum of what it was sent, and another one.
+pub(super) fn contradicts(headers: &HeaderMap, sum: Checksum, data: &[Bytes]) -> bool {
+    of_amazon(headers).is_some_and(|told| !has_sum(told, sum, data))
+}
+
+/// Returns whether the store reports a checksum of what it was sent.
 pub(super) fn tells_sum(headers: &HeaderMap) -> bool {
-    checksum_in(headers).is_some() || crc32c_in(headers).is_some() || md5_in(headers).is_some()
+    of_amazon(headers).is_some() || md5_in(headers).is_some()
 }
 
 /// Returns the MD5 in a plain ETag. The ETag of an encrypted object is no MD5 of its bytes, whoever
 /// holds the key.
 pub(super) fn md5_in(headers: &HeaderMap) -> Option<[u8; 16]> {
-    let encrypted = headers
-        .keys()
-        .any(|name| name.as_str().starts_with("x-amz-server-side-encryption"));
     let etag = text_of(headers, "etag").map(|etag| etag.trim_matches('"'));
-    etag.filter(|_| !encrypted).and_then(md5_from_hex)
+    etag.filter(|_| !is_encrypted(headers))
+        .and_then(md5_from_hex)
+}
+
+/// Returns whether the object is kept encrypted by the store.
+pub(super) fn is_encrypted(headers: &HeaderMap) -> bool {
+    let mut names = headers.keys();
+    names.any(|name| name.as_str().starts_with("x-amz-server-side-encryption"))
 }
 
 /// Parses 32 hexadecimal digits.
-fn md5_from_hex(digits: &str) -> Option<[u8; 16]> {
+pub(super) fn md5_from_hex(digits: &str) -> Option<[u8; 16]> {
     let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let digest = is_one.then(|| u128::from_str_radix(digits, 16));
     digest?.ok().map(u128::to_be_bytes)

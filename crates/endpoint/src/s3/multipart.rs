@@ -1,6 +1,15 @@
 //! Requests of a multipart upload.
 
-use std::{collections::HashMap, fmt::Write, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt::Write,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -8,7 +17,8 @@ use http::{HeaderMap, Method};
 use super::{
     client::{Call, S3Client},
     frames,
-    headers::{checksum_in, crc32c_in, matches_store, metadata_of},
+    headers::{checksum_in, contradicts, crc32c_in, metadata_of},
+    held::{self, Says},
     sums::{Sum, md5_of},
     wire::{
         CHECKSUM, CHECKSUM_CRC32C, CHECKSUM_TYPE, InitiateMultipartUploadResult, ListPartsResult,
@@ -36,6 +46,8 @@ pub(super) struct Stored {
     /// CRC-32C, if the store keeps it.
     pub crc32c: Option<Crc32c>,
     pub etag: String,
+    /// True if the ETag is the MD5 of what was sent.
+    pub is_md5: bool,
 }
 
 /// Upload that the store knows. Segments are numbered from 0.
@@ -47,6 +59,8 @@ pub(super) struct Multipart {
     begun: Sum,
     /// True if the store checks the whole object, rather than the segments' checksums.
     is_whole: bool,
+    /// Set once the ETag of a segment was not the MD5 of its bytes, though it may be one.
+    is_doubted: AtomicBool,
 }
 
 /// Suffix of the id in ledgers for an upload begun with CRC-32C, over the whole object or not.
@@ -94,6 +108,7 @@ impl Multipart {
             id,
             begun,
             is_whole,
+            is_doubted: AtomicBool::new(false),
         })
     }
 
@@ -110,6 +125,7 @@ impl Multipart {
             id: id.to_owned(),
             begun,
             is_whole: each.is_none(),
+            is_doubted: AtomicBool::new(false),
         }
     }
 
@@ -161,11 +177,22 @@ impl Multipart {
                 }
             })
             .await?;
-        if !matches_store(&headers, checksum, data) {
+        if contradicts(&headers, checksum, data) {
             return Err(self.differs());
         }
+        let are_md5s = self.client.etags.are_md5s();
+        let says = self.client.etags.compare(&headers, || md5_of(data));
+        match says {
+            Says::Other if are_md5s => return Err(self.differs()),
+            Says::Other => self.is_doubted.store(true, Relaxed),
+            Says::Same | Says::Nothing => {}
+        }
         let crc32c = (sum == Sum::Crc32c).then(|| Crc32c::of_pieces(data));
-        self.stored(&headers, checksum, crc32c)
+        let stored = self.stored(&headers, checksum, crc32c)?;
+        Ok(Stored {
+            is_md5: says == Says::Same,
+            ..stored
+        })
     }
 
     /// Sends a segment while it is read; its checksum follows the last byte.
@@ -247,6 +274,7 @@ impl Multipart {
             checksum: copied.checksum(),
             crc32c: copied.crc32c(),
             etag: copied.etag,
+            is_md5: false,
         })
     }
 
@@ -272,17 +300,18 @@ impl Multipart {
             checksum: Some(checksum),
             crc32c,
             etag: etag.to_owned(),
+            is_md5: false,
         })
     }
 
     /// Assembles the object, which must have these checksums. Returns whether it has, as far as the
-    /// store reports.
+    /// store reports, and its ETag.
     pub(super) async fn put_together<'a>(
         &self,
         segments: impl Iterator<Item = (u64, &'a Stored)> + Clone,
         (whole, crc32c): (Option<Checksum>, Option<Crc32c>),
         only_new: bool,
-    ) -> Result<bool> {
+    ) -> Result<(bool, String)> {
         let query = [("uploadId", &*self.id)];
         let completed = self.client.sums.write_on(self.sum(), |sum| {
             let mut call = Call::new(Method::POST, &self.key, "finish")
@@ -306,8 +335,38 @@ impl Multipart {
         });
         let completed: Made = completed.await?;
         let is_other = |(found, wanted)| found != wanted;
-        Ok(!completed.checksum().zip(whole).is_some_and(is_other)
-            && !completed.crc32c().zip(crc32c).is_some_and(|(a, b)| a != b))
+        let is_right = !completed.checksum().zip(whole).is_some_and(is_other)
+            && !completed.crc32c().zip(crc32c).is_some_and(|(a, b)| a != b);
+        Ok((is_right, completed.etag))
+    }
+
+    /// Compares the ETag of the assembled object with those of its segments, where all were the
+    /// MD5s of what was sent. Where something does not fit, the object is read back.
+    ///
+    /// # Errors
+    /// Errors of [`held::prove`].
+    pub(super) async fn prove<'a>(
+        &self,
+        mut segments: impl Iterator<Item = &'a Stored> + Clone,
+        etag: &str,
+        whole: (u64, Checksum),
+    ) -> Result<()> {
+        let are_md5s = segments.clone().all(|stored| stored.is_md5);
+        let etags = segments.by_ref().map(|stored| &*stored.etag);
+        let wanted = etag_over(etags).filter(|_| are_md5s);
+        let found = etag.trim_matches('"');
+        let is_alike = |wanted: &String| {
+            let count = wanted.rsplit('-').next();
+            let (digits, of) = found.split_once('-').unwrap_or_default();
+            digits.len() == 32 && Some(of) == count && !wanted.eq_ignore_ascii_case(found)
+        };
+        let is_doubted = self.is_doubted.load(Relaxed) || wanted.as_ref().is_some_and(is_alike);
+        if !is_doubted || self.client.etags.are_others() {
+            return Ok(());
+        }
+        let proved = held::prove(&self.client, &self.key, etag, whole).await;
+        // The upload is over: it can't be finished once more.
+        proved.map_err(|error| error.status_is(Status::Permanent))
     }
 
     pub(super) async fn abort(&self) {

@@ -8,14 +8,15 @@ use http::Method;
 
 use super::{
     client::{Call, S3Client},
-    headers::{checksum_in, crc32c_in, entry_of, matches_store, md5_in, metadata_of, tells_sum},
-    sums::Sum,
+    headers::{checksum_in, contradicts, entry_of, has_sum, metadata_of, sum_in, tells_sum},
+    held::{self, Says},
+    sums::{Sum, md5_of},
 };
 use crate::{
     Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, StoredSum, Summer,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
     objects::{Head, Spans, check_held},
-    web::{About, check_status, cut, gathered, stream, text_of},
+    web::{About, check_status, check_version, cut, gathered, stream, text_of},
 };
 
 pub(super) struct S3Reader {
@@ -30,8 +31,7 @@ pub(super) struct S3Reader {
 impl S3Reader {
     pub(super) fn new(client: Arc<S3Client>, key: String, head: &Head) -> Self {
         let checksum = checksum_in(&head.headers);
-        let crc32c = crc32c_in(&head.headers).map(StoredSum::Crc32c);
-        let other = crc32c.or_else(|| md5_in(&head.headers).map(StoredSum::Md5));
+        let other = sum_in(&client, &head.headers);
         Self {
             client,
             key,
@@ -69,6 +69,7 @@ impl Reader for S3Reader {
             }
             let about = About::reading("read", self.client.show(&self.key));
             let answer = self.client.send(call).await?;
+            check_version(answer.headers(), &self.entry, &about)?;
             let body = cut(answer, &range, self.entry.size, about)?;
             let len = range.end - range.start;
             Ok(self.spans.watch(range.start, len, body))
@@ -131,7 +132,8 @@ pub(super) async fn fetch(
         data.push(bytes);
     }
     let checksum = summer.sum();
-    if !matches_store(&head.headers, checksum, &data) {
+    let told = sum_in(client, &head.headers);
+    if told.is_some_and(|told| !has_sum(told, checksum, &data)) {
         return Err(damaged(client, key));
     }
     // Everything arrived: a body without a length marks its own end.
@@ -166,12 +168,6 @@ pub(super) async fn store(
         None => {}
     }
     let sums = &client.sums;
-    let differs = |cause| {
-        Error::new(ErrorKind::Corrupt, "write", client.show(key))
-            .cause(cause)
-            .status_is(Status::Temporary)
-            .at(Locus::Destination)
-    };
     let answer = sums.write(|sum| {
         let (name, value) = sum.header(checksum, &data);
         let mut call = Call::new(Method::PUT, key, "write")
@@ -183,7 +179,8 @@ pub(super) async fn store(
         let is_right = sum == Sum::Crc64 || sum_of(&data) == checksum;
         async move {
             if !is_right {
-                return Err(differs("it has not the checksum it was sent with"));
+                let error = held::differs(client, key);
+                return Err(error.cause("it has not the checksum it was sent with"));
             }
             let (headers, _) = client.ask(call).await?;
             sums.learn(sum, &headers);
@@ -201,8 +198,14 @@ pub(super) async fn store(
         }
         answer => answer?,
     };
-    if !matches_store(&answer, checksum, &data) {
-        return Err(differs("the store holds other bytes than were sent"));
+    if contradicts(&answer, checksum, &data) {
+        held::remove_ours(client, key, text_of(&answer, "etag")).await;
+        return Err(held::differs(client, key));
+    }
+    let size = data.iter().map(|bytes| bytes.len() as u64).sum();
+    if client.etags.compare(&answer, || md5_of(&data)) == Says::Other {
+        let etag = text_of(&answer, "etag").unwrap_or_default();
+        held::prove(client, key, etag, (size, checksum)).await?;
     }
     let is_told = tells_sum(&answer);
     let is_page =

@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 
 use super::{
     client::S3Client,
+    held,
     multipart::{Multipart, Stored, is_made_of},
     sums::Sum,
 };
@@ -136,6 +137,7 @@ impl Segments for Multipart {
             checksum: Some(kept.checksum),
             crc32c,
             etag: etag.to_owned(),
+            is_md5: false,
         })
     }
 
@@ -154,24 +156,27 @@ impl Segments for Multipart {
     async fn complete(
         &self,
         segments: Vec<Segment<Stored>>,
-        (_, whole): (u64, Checksum),
+        (size, whole): (u64, Checksum),
         only_new: bool,
     ) -> Result<(), Incomplete> {
         let crc32c = crc32c_of(&segments);
         let stored = segments
             .iter()
             .map(|segment| (segment.index, &segment.stored));
-        let is_right = self.put_together(stored, (Some(whole), crc32c), only_new);
-        let is_right = is_right.await;
-        let is_right = is_right.map_err(|error| Incomplete {
+        let made = self.put_together(stored, (Some(whole), crc32c), only_new);
+        let made = made.await;
+        let (is_right, etag) = made.map_err(|error| Incomplete {
             is_gone: error.kind() == ErrorKind::NotFound,
             error,
         })?;
         if !is_right {
+            held::remove_ours(&self.client, &self.key, Some(&etag)).await;
             let error = Error::new(ErrorKind::Corrupt, "finish", self.shown());
             let error = error.cause("the store's checksum differs from what was sent");
             return Err(error.at(Locus::Destination).into());
         }
+        let stored = segments.iter().map(|segment| &segment.stored);
+        self.prove(stored, &etag, (size, whole)).await?;
         Ok(())
     }
 

@@ -89,6 +89,16 @@ pub(crate) fn check_coding(headers: &HeaderMap, path: &[u8], about: &About) -> R
     Ok(())
 }
 
+/// Returns whether an answer states a coding of its body.
+pub(super) fn is_coded(headers: &HeaderMap) -> bool {
+    let told = headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut told = told.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    told.any(|coding| {
+        let coding = String::from_utf8_lossy(coding).trim().to_ascii_lowercase();
+        !NO_CODINGS.contains(&&*coding)
+    })
+}
+
 /// Returns whether a body is generated while it is sent: its length is unknown, or Apache marked
 /// its version so.
 fn is_made_on_the_way(headers: &HeaderMap) -> bool {

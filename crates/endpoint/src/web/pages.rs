@@ -5,23 +5,22 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
     },
 };
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
-use md5::{Digest as _, Md5};
 
 use super::{
     About, Call, Place, Rest, check_coding, check_status, content_length, cut, drain, exactly,
-    quoted, range::size_behind, stream, text_of,
+    quoted, range::size_behind, stream, text_of, told_sum,
 };
 use crate::{
-    Checksum, Error, ErrorKind, Result, Status, Summer, dates,
+    Checksum, Error, ErrorKind, Result, Status, StoredSum, Summer, dates,
     endpoint::{Boxed, ByteStream, Entry, Kind, Reader, Whole},
+    objects::Spans,
 };
 
 /// Largest file that is read in one request.
@@ -56,11 +55,13 @@ impl Pages {
     }
 
     /// Opens the file of `entry`.
-    pub(crate) fn reader(self: &Arc<Self>, path: &[u8], entry: Entry) -> Arc<dyn Reader> {
+    pub(crate) fn reader(self: &Arc<Self>, path: &[u8], found: Found) -> Arc<dyn Reader> {
         Arc::new(PageReader {
             pages: Arc::clone(self),
             path: path.to_vec(),
-            entry,
+            entry: found.entry,
+            spans: Spans::of(found.sum),
+            is_unproved: AtomicBool::new(false),
         })
     }
 
@@ -69,11 +70,11 @@ impl Pages {
     ///
     /// # Errors
     /// The errors of looking; [`ErrorKind::NotFound`]; [`ErrorKind::Changed`].
-    pub(crate) async fn look_again(&self, path: &[u8], listed: &Entry) -> Result<Entry> {
+    pub(crate) async fn look_again(&self, path: &[u8], listed: &Entry) -> Result<Found> {
         let about = self.about("read", path);
-        let found = self.look_at(path).await?;
+        let found = self.find(path).await?;
         let found = found.ok_or_else(|| about.fail(ErrorKind::NotFound))?;
-        if found.size != listed.size {
+        if found.entry.size != listed.size {
             return Err(changed(&about));
         }
         Ok(found)
@@ -84,6 +85,11 @@ impl Pages {
     }
 
     pub(crate) async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
+        Ok(self.find(path).await?.map(|found| found.entry))
+    }
+
+    async fn find(&self, path: &[u8]) -> Result<Option<Found>> {
+        let directory = || Some(Found::bare(Kind::Directory));
         let about = self.about("look at", path);
         let call = Call::new("HEAD", self.place.target(path), about.clone());
         let answer = self
@@ -95,12 +101,13 @@ impl Pages {
         drain(body).await;
         match head.status.as_u16() {
             404 | 410 => Ok(None),
-            _ if answer.is_directory => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
-            200..300 if is_folder => Ok(Some(Entry::bare(Vec::new(), Kind::Directory))),
+            _ if answer.is_directory => Ok(directory()),
+            200..300 if is_folder => Ok(directory()),
             200 if content_length(&head.headers).is_some() => {
-                let entry = entry_of(&head.headers, content_length(&head.headers), &about)?;
-                self.learn_ranges(path, &head.headers, &entry).await?;
-                Ok(Some(entry))
+                let size = content_length(&head.headers);
+                let found = Found::of(head.status, &head.headers, size, &about)?;
+                self.learn_ranges(path, &head.headers, &found.entry).await?;
+                Ok(Some(found))
             }
             // Signed addresses are signed for GET alone; some servers lack HEAD, or report no size
             // then.
@@ -109,7 +116,7 @@ impl Pages {
     }
 
     /// Requests the first byte.
-    async fn look_by_reading(&self, path: &[u8], about: &About) -> Result<Option<Entry>> {
+    async fn look_by_reading(&self, path: &[u8], about: &About) -> Result<Option<Found>> {
         let call = Call::new("GET", self.place.target(path), about.clone());
         let call = call
             .header("accept-encoding", "identity")
@@ -118,14 +125,14 @@ impl Pages {
         let response = answer.response;
         let is_folder = self.place.is_folder(path) && response.status().is_success();
         if answer.is_directory || is_folder {
-            return Ok(Some(Entry::bare(Vec::new(), Kind::Directory)));
+            return Ok(Some(Found::bare(Kind::Directory)));
         }
-        let headers = response.headers();
-        match response.status().as_u16() {
+        let (status, headers) = (response.status(), response.headers());
+        match status.as_u16() {
             404 | 410 => Ok(None),
             206 => {
                 self.ranges.store(RANGES, Relaxed);
-                entry_of(headers, size_behind(headers), about).map(Some)
+                Found::of(status, headers, size_behind(headers), about).map(Some)
             }
             200 => {
                 check_coding(headers, &self.place.full(path), about)?;
@@ -139,11 +146,11 @@ impl Pages {
                 if told.is_some() || size > WHOLE_BYTES_MAX {
                     self.ranges.store(NO_RANGES, Relaxed);
                 }
-                entry_of(&headers, Some(size), about).map(Some)
+                Found::of(status, &headers, Some(size), about).map(Some)
             }
             // No byte of an empty file can be asked for; the answer reports its size.
             416 if text_of(headers, "content-range") == Some("bytes */0") => {
-                entry_of(headers, Some(0), about).map(Some)
+                Found::of(status, headers, Some(0), about).map(Some)
             }
             201..300 => check_status(&response, about).map(|()| None),
             _ => Err(self.place.refusal(response, about).await),
@@ -166,17 +173,15 @@ impl Pages {
         Ok(())
     }
 
-    /// Requests `range` of the file that `entry` describes.
-    pub(crate) async fn read(
+    /// Requests `range` of the file that `entry` describes. Returns it, and whether the answer
+    /// shows that it is still that file.
+    async fn read(
         &self,
         path: &[u8],
         entry: &Entry,
         range: Range<u64>,
-    ) -> Result<ByteStream> {
+    ) -> Result<(ByteStream, bool)> {
         let about = self.about("read", path);
-        if range.is_empty() {
-            return Ok(Box::pin(futures_util::stream::empty()));
-        }
         let mut call = conditional(
             Call::new("GET", self.place.target(path), about.clone()),
             entry,
@@ -188,7 +193,8 @@ impl Pages {
         if !is_same(response.headers(), entry) {
             return Err(changed(&about));
         }
-        cut(response, &range, entry.size, about)
+        let is_shown = is_shown(response.status(), response.headers(), entry);
+        Ok((cut(response, &range, entry.size, about)?, is_shown))
     }
 
     /// Requests bytes of a file.
@@ -227,16 +233,44 @@ impl Pages {
             summer.add(&bytes);
             data.push(bytes);
         }
-        if !has_md5(&head.headers, &data) {
-            return Err(about
-                .fail(ErrorKind::Corrupt)
-                .cause("what was read has not the MD5 the server tells")
-                .status_is(Status::Temporary));
+        let told = told_sum(head.status, &head.headers);
+        if told.is_some_and(|told| told.of(&data) != told) {
+            return Err(damaged(&about));
         }
         Ok(Whole {
             entry,
             data,
             checksum: summer.sum(),
+        })
+    }
+}
+
+/// A file that a server has, and the digest that it reports of it.
+pub(crate) struct Found {
+    pub entry: Entry,
+    sum: Option<StoredSum>,
+}
+
+impl Found {
+    fn bare(kind: Kind) -> Self {
+        Self {
+            entry: Entry::bare(Vec::new(), kind),
+            sum: None,
+        }
+    }
+
+    fn of(
+        status: StatusCode,
+        headers: &HeaderMap,
+        size: Option<u64>,
+        about: &About,
+    ) -> Result<Self> {
+        let entry = entry_of(headers, size, about)?;
+        // Some servers tell the digest of the body of this answer, which has none.
+        let is_of_it = |sum: &StoredSum| entry.size == 0 || sum.of(&[]) != *sum;
+        Ok(Self {
+            sum: told_sum(status, headers).filter(is_of_it),
+            entry,
         })
     }
 }
@@ -256,13 +290,27 @@ fn conditional(call: Call, entry: &Entry) -> Call {
 fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
     let version = text_of(headers, "etag");
     let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
+    let has_time = match (entry.mtime, mtime) {
+        (Some(wanted), Some(found)) => wanted.secs == found.secs,
+        (None, _) | (_, None) => true,
+    };
     match (&entry.version, version) {
-        (Some(wanted), Some(found)) => quoted(wanted) == quoted(found),
-        (None, _) | (_, None) => match (entry.mtime, mtime) {
-            (Some(wanted), Some(found)) => wanted.secs == found.secs,
-            (None, _) | (_, None) => true,
-        },
+        (Some(wanted), Some(found)) => {
+            // A weak one stays when bytes change that matter little to a reader.
+            quoted(wanted) == quoted(found) && (has_time || !quoted(found).starts_with("W/"))
+        }
+        (None, _) | (_, None) => has_time,
     }
+}
+
+/// Returns whether an answer that passed [`is_same`] says enough to show it: the version or the
+/// time, and the size.
+fn is_shown(status: StatusCode, headers: &HeaderMap, entry: &Entry) -> bool {
+    let tells = |name| text_of(headers, name).is_some();
+    let has_version = entry.version.is_some() && tells("etag");
+    let has_time = entry.mtime.is_some() && tells("last-modified");
+    let has_size = status != StatusCode::PARTIAL_CONTENT || size_behind(headers).is_some();
+    (has_version || has_time) && has_size
 }
 
 fn changed(about: &About) -> Error {
@@ -317,15 +365,12 @@ fn entry_of(headers: &HeaderMap, size: Option<u64>, about: &About) -> Result<Ent
     })
 }
 
-/// Returns whether the bytes have the MD5 that the server reports. Without a reported MD5 they
-/// pass.
-fn has_md5(headers: &HeaderMap, data: &[Bytes]) -> bool {
-    let Some(wanted) = text_of(headers, "content-md5") else {
-        return true;
-    };
-    let mut md5 = Md5::new();
-    data.iter().for_each(|bytes| md5.update(bytes));
-    reqsign_core::hash::base64_encode(&md5.finalize()) == wanted.trim()
+fn damaged(about: &About) -> Error {
+    about
+        .fail(ErrorKind::Corrupt)
+        .cause("what was read has not the checksum that the server tells")
+        .hint("copy it again; if it stays, the file is damaged there, or the server tells a wrong one")
+        .status_is(Status::Temporary)
 }
 
 /// File of a web server, read by ranges.
@@ -333,6 +378,10 @@ struct PageReader {
     pages: Arc<Pages>,
     path: Vec<u8>,
     entry: Entry,
+    /// Spans, with the digest that the server reports.
+    spans: Spans,
+    /// Set once an answer did not show that it is of the opened file.
+    is_unproved: AtomicBool,
 }
 
 impl Reader for PageReader {
@@ -344,12 +393,43 @@ impl Reader for PageReader {
         None
     }
 
-    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
-        Box::pin(self.pages.read(&self.path, &self.entry, range))
+    fn stored_sum(&self) -> Option<StoredSum> {
+        self.spans.wanted()
     }
 
-    /// Confirms nothing: every answer was compared with the opened file.
+    fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
+        Box::pin(async move {
+            if range.is_empty() {
+                let nothing: ByteStream = Box::pin(futures_util::stream::empty());
+                return Ok(nothing);
+            }
+            let (start, len) = (range.start, range.end - range.start);
+            // One answer is of one file.
+            let is_whole = range == (0..self.entry.size);
+            let (body, is_shown) = self.pages.read(&self.path, &self.entry, range).await?;
+            if !is_shown && !is_whole {
+                self.is_unproved.store(true, Relaxed);
+            }
+            Ok(self.spans.watch(start, len, body))
+        })
+    }
+
+    /// Checks the bytes. Every answer was compared with the opened file; where one said too little
+    /// for that, the file is looked at again.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+        Box::pin(async {
+            let about = self.pages.about("read", &self.path);
+            if self.spans.is_other(self.entry.size) {
+                return Err(damaged(&about));
+            }
+            if !self.is_unproved.load(Relaxed) {
+                return Ok(());
+            }
+            let now = self.pages.look_again(&self.path, &self.entry).await?.entry;
+            match (&now.version, now.mtime) == (&self.entry.version, self.entry.mtime) {
+                true => Ok(()),
+                false => Err(changed(&about)),
+            }
+        })
     }
 }

@@ -8,8 +8,11 @@ use std::ops::Range;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::{About, Rest, check_status, exactly, stream, text_of};
-use crate::{ErrorKind, Result, endpoint::ByteStream};
+use super::{About, Rest, check_status, exactly, quoted, stream, text_of};
+use crate::{
+    ErrorKind, Result,
+    endpoint::{ByteStream, Entry},
+};
 
 /// Most bytes skipped if a server sends the whole file for each range of it: more would cost many
 /// times what the file is worth.
@@ -87,6 +90,20 @@ fn passed(
             .hint("ask for it without the gateway or cache that drops the Range header"));
     }
     Ok(passed)
+}
+
+/// Checks that an answer is about the version that was asked for: not every store heeds conditions.
+///
+/// # Errors
+/// [`ErrorKind::Changed`].
+pub(crate) fn check_version(headers: &HeaderMap, entry: &Entry, about: &About) -> Result<()> {
+    match (text_of(headers, "etag"), entry.version.as_deref()) {
+        (Some(found), Some(wanted)) if quoted(found) != quoted(wanted) => Err(about
+            .fail(ErrorKind::Changed)
+            .cause("it changed while it was read")
+            .hint("copy it again when nothing writes to it")),
+        (Some(_) | None, Some(_) | None) => Ok(()),
+    }
 }
 
 /// Reads `Content-Range: bytes 0-9/1234`, in which the size may be `*`.

@@ -15,12 +15,12 @@ use futures_util::StreamExt;
 
 use super::{Shelf, is_lost, parent_of, target};
 use crate::{
-    Checksum, ErrorKind, Result, Summer,
+    Checksum, Error, ErrorKind, Result, StoredSum, Summer,
     config::state_folder,
     dates,
     endpoint::{Boxed, ByteStream, FileSpec, FileTime, Writer, base_name, new_word, partial_name},
     ledger::{Claim, Head, Ledger},
-    web::{About, Call, Sent, drain, stream, text_of, told_adler32},
+    web::{About, Call, Sent, drain, of_owncloud, stream, text_of, told_adler32},
 };
 
 /// Least size of a file whose upload is noted: noting a smaller one takes as long as sending it.
@@ -55,6 +55,8 @@ fn partial_of(full: &[u8], origin: &str, word: &str) -> Vec<u8> {
 struct Taken {
     /// The Adler-32 of the stored bytes.
     adler: Option<u32>,
+    /// Checksum of them that ownCloud reports.
+    sum: Option<StoredSum>,
     keeps_time: bool,
 }
 
@@ -171,7 +173,11 @@ impl Shelf {
         if tally.adler.is_some() {
             data.iter().for_each(|bytes| tally.add(bytes));
         }
-        let taken = self.send_body(hidden, spec, Sent::payload(data)).await?;
+        let body = Sent::payload(data.clone());
+        let taken = self.send_body(hidden, spec, body).await?;
+        if taken.sum.is_some_and(|told| told.of(&data) != told) {
+            return Err(differs(hidden));
+        }
         compare(hidden, &taken, &tally)?;
         Ok(taken.keeps_time)
     }
@@ -233,11 +239,13 @@ impl Shelf {
         let response = self.place().ask(call).await?;
         let adler = told_adler32(response.headers());
         self.tells_sums.store(adler.is_some(), Relaxed);
+        let sum = of_owncloud(response.headers());
         let accepts = text_of(response.headers(), "x-oc-mtime");
         let accepts = accepts.is_some_and(|answer| answer.eq_ignore_ascii_case("accepted"));
         drain(response.into_body()).await;
         Ok(Taken {
             adler,
+            sum,
             keeps_time: accepts || is_nginx,
         })
     }
@@ -303,8 +311,12 @@ fn compare(hidden: &Hidden, taken: &Taken, tally: &Tally) -> Result<()> {
     if told == adler.checksum() {
         return Ok(());
     }
+    Err(differs(hidden))
+}
+
+fn differs(hidden: &Hidden) -> Error {
     let error = hidden.about.fail(ErrorKind::Corrupt);
-    Err(error.cause("the server stored bytes with another checksum than those sent"))
+    error.cause("the server stored bytes with another checksum than those sent")
 }
 
 /// File being uploaded.

@@ -5,6 +5,7 @@ mod bodies;
 mod files;
 mod fronts;
 mod ftp;
+mod held;
 mod lost;
 mod names;
 mod pages;

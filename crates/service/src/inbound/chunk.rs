@@ -87,6 +87,7 @@ pub(super) async fn fetch(
                 for piece in stage.pieces(chunk) {
                     if piece.range != (0..stage.list.files[piece.file].size) {
                         stage.came(piece.file, place).await?;
+                        stage.came_by_mover(piece.file, place).await?;
                     }
                 }
                 let came = Came::of_mover(digest);
@@ -268,11 +269,12 @@ async fn read(intake: &mut Intake<'_>, asked: usize, flow: &Flow, piece: &Piece)
     let is_whole = piece.range == (0..intake.stage.list.files[piece.file].size);
     let place = intake.stage.place_of(piece.file, asked, is_whole);
     let read = read_at(intake, place, flow, piece).await;
-    if read.is_err() {
-        intake.stage.close_reader(place, piece.file);
-        intake.stage.give_up(piece.file, place);
-    }
-    read
+    read.map_err(|error| {
+        let stage = intake.stage;
+        stage.close_reader(place, piece.file);
+        stage.give_up(piece.file, place);
+        stage.named(error, piece.file, place)
+    })
 }
 
 async fn read_at(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece) -> Result<()> {
@@ -319,6 +321,7 @@ async fn read_at(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Pie
         stage.sums.tell(piece.file, place, reader.stored_sum());
         if reader.stored_sum().is_none() {
             stage.came(piece.file, place).await?;
+            stage.came_unproved(piece.file, &*reader).await?;
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Files that come from several sources, none of which keeps a checksum.
+//! Files that come from several sources, none of which keeps a checksum; and those whose source tells
+//! nothing by which its versions differ.
 //!
 //! A file that two or three chunks share comes from one source, whichever the mind asks for them, for as long as that one gives it, and so
 //! does a larger one of which nothing shows that its sources hold the same. Where it came of two all the same, it is compared with what one
@@ -10,7 +11,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, StoredSum, Summer};
+use posthaste_endpoint::{Entry, Error, ErrorKind, Locus, Reader, Result, StoredSum, Summer};
 
 use super::{list::List, stage::Stage};
 
@@ -137,6 +138,12 @@ impl Mixed {
         keep(&bytes.collect::<Vec<u8>>())
     }
 
+    /// Notes a file of which nothing shows that its pieces are of one version. Returns whether that
+    /// is new.
+    fn doubt(&self, file: usize) -> bool {
+        self.known().mixed.insert(file)
+    }
+
     fn has(&self, file: usize) -> bool {
         self.known().mixed.contains(&file)
     }
@@ -192,6 +199,40 @@ impl Stage {
         match self.mixed.came(file, place, self.list.is_apart(file)) {
             false => Ok(()),
             true => self.blocking(Self::keep_mixed).await,
+        }
+    }
+
+    /// Records a file that came in pieces from a source that tells neither versions nor times: the
+    /// pieces may be of several versions. It is compared with what one stream of it brings.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(super) async fn came_unproved(
+        self: &Arc<Self>,
+        file: usize,
+        reader: &dyn Reader,
+    ) -> Result<()> {
+        let entry = reader.entry();
+        let is_proved = entry.version.is_some() || entry.mtime.is_some();
+        match is_proved || !self.mixed.doubt(file) {
+            true => Ok(()),
+            false => self.blocking(Self::keep_mixed).await,
+        }
+    }
+
+    /// Records a file that a mover fetched a piece of, like [`Stage::came_unproved`].
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(super) async fn came_by_mover(self: &Arc<Self>, file: usize, place: usize) -> Result<()> {
+        let listed = self.list.entry(place, file);
+        let is_proved = |entry: Entry| entry.version.is_some() || entry.mtime.is_some();
+        if listed.is_none_or(is_proved) {
+            return Ok(());
+        }
+        match self.reader(place, file).await {
+            Ok(reader) if reader.stored_sum().is_none() => self.came_unproved(file, &*reader).await,
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

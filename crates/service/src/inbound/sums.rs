@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, StoredSum};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Status, StoredSum};
 use posthaste_types::ChunkIndex;
 
 use super::{stage::Stage, union::differs};
@@ -89,7 +89,9 @@ impl Stage {
                 let of = Arc::clone(&pieces);
                 let found = self.blocking(move |stage| stage.sum_of(file, &of, wanted));
                 let compared = match (found.await?, is_told) {
-                    (found, true) => wanted.expect(found, &self.show(file)),
+                    (found, true) => wanted
+                        .expect(found, &self.show(file))
+                        .map_err(|error| self.named(error, file, place)),
                     (found, false) if found == wanted => Ok(()),
                     (_, false) => Err(self.is_mixture(file, place)),
                 };
@@ -111,7 +113,7 @@ impl Stage {
     fn is_mixture(&self, file: usize, place: usize) -> Error {
         let source = &self.wanted.sources[place];
         Error::new(ErrorKind::Corrupt, "stage in", self.show(file))
-            .cause(format!("it came of several sources and is not what {source} holds: it is fetched again, from there"))
+            .cause(format!("it came of several sources or versions and is not what {source} holds: it is fetched again, from there"))
             .at(Locus::Source)
     }
 
@@ -206,6 +208,21 @@ impl Stage {
             sum = sum.then(summer.sum(), len).unwrap_or(sum);
         }
         Ok(sum)
+    }
+
+    /// Names the file and its source in the error for bytes that are not what the source's checksum
+    /// says.
+    pub(super) fn named(&self, error: Error, file: usize, place: usize) -> Error {
+        if error.kind() != ErrorKind::Corrupt || error.locus() != Locus::Source {
+            return error;
+        }
+        let source = &self.wanted.sources[place];
+        let cause = format!("what was read has not the checksum that {source} keeps of it");
+        Error::new(ErrorKind::Corrupt, "read", self.show(file))
+            .cause(cause)
+            .hint("if it stays, it is damaged there, or on its way")
+            .status_is(Status::Temporary)
+            .at(Locus::Source)
     }
 
     /// Returns the name of a file for messages.

@@ -18,6 +18,8 @@ pub enum Spoils {
     OtherRanges(Vec<u8>),
     /// Flips one bit of each body.
     Bits,
+    /// Flips one bit of each body that is sent.
+    Sent,
     /// Omits lengths.
     Lengths,
     /// Ends the connection half way, though a length was given.
@@ -65,6 +67,14 @@ pub async fn front(
                     *byte ^= 1;
                 }
                 answer
+            }
+            (Spoils::Sent, _) => {
+                let mut asked = asked.clone();
+                let middle = asked.body.len() / 2;
+                if let Some(byte) = asked.body.get_mut(middle) {
+                    *byte ^= 1;
+                }
+                pass(real, &asked)
             }
             (Spoils::Lengths, _) => chunked(without_length(pass(real, asked))),
             (Spoils::Ends, _) => {

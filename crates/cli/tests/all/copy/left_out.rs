@@ -1,9 +1,9 @@
 //! An unreadable object of a tree is left out and named, and the rest arrives.
 
-use std::fs;
+use std::{fs, net::SocketAddr};
 
 use posthaste_testbed::{
-    S3Server,
+    S3Server, WebFace, WebServer,
     odd::{Answer, Server, Spoils, front},
 };
 use tokio::task::block_in_place;
@@ -199,4 +199,41 @@ async fn an_object_that_comes_spoiled_each_time_is_left_out_and_alone_is_no_matt
             fs::remove_dir_all(there).unwrap();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_byte_that_a_server_keeps_otherwise_is_found_by_verify() {
+    let web = WebServer::start().unwrap();
+    let port = web.port(WebFace::Dav);
+    let real = SocketAddr::from(([127, 0, 0, 1], port));
+    let front = front(real, Spoils::Sent, |asked| {
+        asked.method == "PUT" && asked.body.len() > 50_000
+    })
+    .await;
+    let world = World::new();
+    fs::create_dir(world.path("t")).unwrap();
+    for (name, size) in [("a", 10), ("b", 100_000), ("c", 10)] {
+        fs::write(world.path("t").join(name), vec![7; size]).unwrap();
+    }
+    let address = web.address(WebFace::Dav, "t");
+    let address = address.replace(&port.to_string(), &front.address().port().to_string());
+    let one = format!("{address}-one");
+    // A server's own copy is not asked for then.
+    let (from, copied) = (format!("{address}/a"), format!("{address}/d"));
+    for (words, code) in [
+        (["t/", &address, "--verify"], 6),
+        (["t/b", &one, "--verify"], 1),
+        ([&from, &copied, "--verify"], 0),
+    ] {
+        let output = block_in_place(|| world.cp(words).output().unwrap());
+        let lines = lines_of(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {lines}");
+        let said = "what was read back is not what was written";
+        assert_eq!(lines.contains(said), code != 0, "{lines}");
+    }
+    shown(
+        "WebDAV",
+        "one bit of what is kept is another, and `--verify` reads it back",
+        End::LeftOut,
+    );
 }

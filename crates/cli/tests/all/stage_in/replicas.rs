@@ -5,9 +5,11 @@ use std::{
     fs,
     os::unix::fs::FileExt,
     path::Path,
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
     time::{Duration, SystemTime},
 };
 
+use posthaste_testbed::odd::{Answer, Server};
 use serde_json::Value;
 
 use crate::support::sources::{Centre, make_tree, text};
@@ -114,6 +116,41 @@ fn no_file_of_two_chunks_is_a_mixture() {
         from[place.unwrap_or_else(|| panic!("{path} is a mixture"))] += 1;
     }
     assert!(from[0] > 0 && from[1] > 0, "both were asked: {from:?}");
+}
+
+// In docs/reference/edges.md: "a file changes while it comes, and nothing tells its versions"
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_no_version_that_changes_while_it_comes_is_no_mixture() {
+    const SIZE: usize = 20 << 20;
+    let reads = AtomicU32::new(0);
+    let server = Server::start(move |asked| {
+        if asked.target.ends_with('/') {
+            let page = "<html><a href=\"big\">big</a></html>";
+            return Answer::sized(200, "content-type: text/html\r\n", page);
+        }
+        match (&*asked.method, asked.range) {
+            ("GET", Some((first, last))) => {
+                // It changes after three ranges.
+                let is_old = reads.fetch_add(1, SeqCst) < 3;
+                let range = format!("content-range: bytes {first}-{last}/{SIZE}\r\n");
+                let byte = if is_old { 7 } else { 8 };
+                Answer::sized(206, &range, vec![byte; last - first + 1])
+            }
+            ("GET", None) => Answer::sized(200, "", vec![8; SIZE]),
+            _ => Answer::sized(200, "accept-ranges: bytes\r\n", vec![8; SIZE]),
+        }
+    })
+    .await;
+    tokio::task::block_in_place(|| {
+        let centre = Centre::with("400M", "400M", 1);
+        let (to, from) = (centre.scratch("input"), format!("{}/t/", server.url()));
+        let to = to.to_str().unwrap();
+        let request = centre.json(&["stage-in", &from, to, "--deadline", "20m", "--json"]);
+        let id = request["id"].as_str().unwrap();
+        centre.wait_until(id, |request| request["state"] == "arrived");
+        let found = fs::read(Path::new(to).join("big")).unwrap();
+        assert!(found == vec![8; SIZE], "it is a mixture");
+    });
 }
 
 /// Two folders of the mirror with a large file each, which differ where nothing of them is read before. What came of it, and the request.

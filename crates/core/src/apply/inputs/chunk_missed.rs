@@ -19,8 +19,15 @@ pub(crate) fn on_chunk_missed(
     if !apply::stage_in::fetches::end_fetch(state, request, Fetch { chunk, source }) {
         return;
     }
-    let arrival = state.arrivals.requests.get(&request);
-    let is_near = arrival.is_some_and(|arrival| arrival.near_as(source).is_some());
+    let is_onward = state::onward::comes_of(state, request).is_some();
+    let (mut is_near, mut is_spoiled) = (false, false);
+    if let Some(arrival) = state.arrivals.requests.get_mut(&request) {
+        is_near = arrival.near_as(source).is_some();
+        is_spoiled = fault == Fault::Corrupt
+            && !is_near
+            && !is_onward
+            && arrival.came_wrong(Fetch { chunk, source });
+    }
     match fault {
         Fault::SourceChanged
         | Fault::SourcesDiffer
@@ -31,9 +38,7 @@ pub(crate) fn on_chunk_missed(
         {
             apply::stage_in::near::lose_near(state, request, chunk);
         }
-        Fault::SourceVanished | Fault::SourceUnreadable
-            if state::onward::comes_of(state, request).is_some() =>
-        {
+        Fault::SourceVanished | Fault::SourceUnreadable if is_onward => {
             // Depots may give it later, and the path of others to that address is as good as
             // before.
             hold_arrival(state, request, Fault::Unreachable, out);
@@ -44,6 +49,9 @@ pub(crate) fn on_chunk_missed(
             apply::stage_in::ending::end_arrival(state, request, ArrivalState::Failed, reason, out);
         }
         Fault::SourceVanished | Fault::SourceUnreadable => {
+            apply::stage_in::loss::drop_source(state, request, source, chunk, fault, out);
+        }
+        Fault::Corrupt if is_spoiled => {
             apply::stage_in::loss::drop_source(state, request, source, chunk, fault, out);
         }
         Fault::NamesMeet => {

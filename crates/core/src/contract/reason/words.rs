@@ -11,6 +11,9 @@ use crate::{
     contract::{Binding, Dollars},
 };
 
+/// Claim about data that arrived: a source may keep no checksum.
+const AS_KEPT: &str = "and what came is right by each checksum that a source keeps";
+
 impl fmt::Display for Reason {
     #[expect(
         clippy::too_many_lines,
@@ -319,10 +322,8 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
             f,
             "not kept, as its destination refuses: the mode of {modes} and the modification time of {times} of its files and directories"
         ),
-        Reason::AllHere { chunks: 1 } => f.write_str("its chunk arrived, its digest checked"),
-        Reason::AllHere { chunks } => {
-            write!(f, "all {chunks} chunks arrived, their digests checked")
-        }
+        Reason::AllHere { chunks: 1 } => write!(f, "its chunk arrived, {AS_KEPT}"),
+        Reason::AllHere { chunks } => write!(f, "all {chunks} chunks arrived, {AS_KEPT}"),
         Reason::CameEarly {
             not_before,
             deadline,

@@ -297,6 +297,7 @@ async fn bytes_that_were_stored_otherwise_are_refused() {
     for told in [
         "digest: adler32=00000001\r\n",
         "repr-digest: adler=:AAAAAQ==:\r\n",
+        "oc-checksum: MD5:00000000000000000000000000000001\r\n",
     ] {
         let files = files(&[]);
         let held = Arc::clone(&files);
@@ -312,10 +313,13 @@ async fn bytes_that_were_stored_otherwise_are_refused() {
         let endpoint = dav(&server).await;
         let error = says(put(&*endpoint, b"x", b"content").await, "another checksum");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        says(
-            write(&*endpoint, b"y", &noise(LARGE_BYTES)).await,
-            "another checksum",
-        );
+        // The algorithm of a stream is chosen before the server tells its own.
+        if !told.starts_with("oc-") {
+            says(
+                write(&*endpoint, b"y", &noise(LARGE_BYTES)).await,
+                "another checksum",
+            );
+        }
         assert!(files.lock().unwrap().keys().all(|name| name.contains("/.")));
     }
     shown(
