@@ -73,7 +73,7 @@ impl Mind {
         outward.failures += 1;
         let reason = Release::failed(fault, outward.failures, now);
         (outward.release, outward.release_at) = Release::after(&reason);
-        self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);
+        self.tell_kept(id, fault, reason, out);
     }
 
     /// Commands a release again after a restart: its outcome is unknown.

@@ -55,6 +55,7 @@ impl Mind {
             | Fault::Busy
             | Fault::SourceStalled
             | Fault::Unremovable
+            | Fault::SourceBusy
             | Fault::Other => self.on_source_failure(source, fault, out),
         }
     }

@@ -103,6 +103,7 @@ impl Mind {
             | Fault::SourceVanished
             | Fault::SourceUnreadable
             | Fault::Unremovable
+            | Fault::SourceBusy
             | Fault::SourcesDiffer
             | Fault::Unwritable
             | Fault::NamesMeet

@@ -5,7 +5,7 @@ use posthaste_types::{RequestId, Timestamp};
 use crate::{
     Mind,
     books::Release,
-    contract::{Fault, Happening, Outbox, Reason},
+    contract::{Decision, Fault, Happening, Outbox, Reason},
 };
 
 /// Most times that a release is tried: for half an hour with the pauses below, longer than a file
@@ -21,7 +21,7 @@ impl Release {
     pub(crate) fn failed(fault: Fault, attempts: u32, now: Timestamp) -> Reason {
         let is_lasting = matches!(
             fault,
-            Fault::SourceChanged | Fault::SourceVanished | Fault::Corrupt
+            Fault::SourceChanged | Fault::SourceVanished | Fault::Unremovable | Fault::Corrupt
         );
         if is_lasting || attempts >= RELEASES_MAX {
             return Reason::GaveUp { fault, attempts };
@@ -44,15 +44,41 @@ impl Release {
     }
 }
 
+/// Note of the decision that names what stays, until the release is known to have failed.
+const FILE_STAYS: &str = "a file stays";
+
 impl Mind {
-    /// A file of a source stays, and people are told which.
+    /// Files of a source stay, and people are told which.
     pub(crate) fn on_file_kept(&mut self, id: RequestId, what: String) {
         let fault = Fault::Unremovable;
-        self.remember(
-            id,
-            "a file stays".into(),
-            Reason::SourceFile { fault, what },
-        );
+        self.remember(id, FILE_STAYS.into(), Reason::SourceFile { fault, what });
+    }
+
+    /// Tells that a release failed, and which files stay.
+    pub(crate) fn tell_kept(
+        &mut self,
+        id: RequestId,
+        fault: Fault,
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
+        let decisions = match self.arrivals.requests.get_mut(&id) {
+            Some(arrival) => Some(&mut arrival.decisions),
+            None => (self.requests.get_mut(&id)).map(|request| &mut request.decisions),
+        };
+        let is_named = |last: &Decision| *last.note == *FILE_STAYS;
+        let named = decisions.and_then(|decisions| {
+            let is_last = decisions.to_vec().last().is_some_and(is_named);
+            is_last.then(|| decisions.pop())?
+        });
+        let Some(Reason::SourceFile { what, .. }) = named.map(|named| named.reason) else {
+            return self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);
+        };
+        let told = Reason::SourceFile { fault, what };
+        self.tell(out, Some(id), None, Happening::ReleaseFailed, told);
+        if matches!(reason, Reason::ReleaseAgain { .. }) {
+            self.remember(id, "the release is tried again".into(), reason);
+        }
     }
 
     /// The source could not be removed; it stays, and people are told.
@@ -69,7 +95,7 @@ impl Mind {
         request.uncommon.has_asked_all = false;
         let reason = Release::failed(fault, request.uncommon.release_failures, now);
         (request.release, request.uncommon.release_at) = Release::after(&reason);
-        self.tell(out, Some(id), None, Happening::ReleaseFailed, reason);
+        self.tell_kept(id, fault, reason, out);
         self.deliver_if_there(id, out);
         self.forget_if_gone_on(id);
     }
