@@ -26,6 +26,11 @@ impl Mind {
     /// on, unless nothing would be left.
     pub(crate) fn on_file_at_fault(&mut self, id: RequestId, found: FileAtFault, out: &mut Outbox) {
         let (file, chunks) = (found.omission, (found.first, found.last));
+        // A name that is no file has no chunks, and nothing counts on it: whether all is safe
+        // does not depend on it.
+        if chunks.0 > chunks.1 {
+            return self.leave_out(id, file, false, out);
+        }
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -47,7 +52,19 @@ impl Mind {
         if !reads || self.awaits_what_depots_hold(id) {
             return;
         }
-        let Some(request) = self.requests.get(&id) else {
+        let is_known = |known: &Omission| known.file == file.file;
+        let known = self.requests.get(&id);
+        if known.is_none_or(|request| request.uncommon.omissions.iter().any(is_known)) {
+            return;
+        }
+        if !self.leave_to_depots(id, chunks, &file.reason()) {
+            self.leave_out(id, file, true, out);
+        }
+    }
+
+    /// Leaves a file out, or fails the request if nothing would be left.
+    fn leave_out(&mut self, id: RequestId, file: Omission, is_file: bool, out: &mut Outbox) {
+        let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
         let Err(place) =
@@ -55,14 +72,9 @@ impl Mind {
         else {
             return;
         };
-        // A name that is no file has no chunks, and nothing counts on it.
-        let is_file = chunks.0 <= chunks.1;
-        if is_file && self.leave_to_depots(id, chunks, &file.reason()) {
+        if request.is_final() {
             return;
         }
-        let Some(request) = self.requests.get_mut(&id) else {
-            return;
-        };
         let known = &request.uncommon.omissions;
         let files = known.iter().filter(|known| known.bytes > Bytes::ZERO);
         let is_last = is_file && files.count() as u64 + 1 >= request.spec.files;
