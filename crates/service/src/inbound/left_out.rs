@@ -1,5 +1,5 @@
-//! What a stage-in leaves out: directories that no source lets be listed, and files that none lets
-//! be read. The rest arrives.
+//! Directories that no source lets be listed and files that none lets be read: a stage-in leaves them
+//! out, and the rest arrives.
 
 use std::{
     collections::BTreeMap,
