@@ -291,7 +291,8 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         Some(_) | None => Losses::default(),
     };
     let is_asked = arguments.archive || arguments.preserve;
-    let is_less = !losses.is_nothing() || is_asked && ending.unkept != Unkept::default();
+    let is_short = ending.unkept != Unkept::default() || ending.lent_rights > 0;
+    let is_less = !losses.is_nothing() || is_asked && is_short;
     if code == 0 && is_less && !arguments.dry_run {
         code = Exit::LessSerious as u8;
     }

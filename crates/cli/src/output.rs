@@ -92,6 +92,14 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{ending}")
 }
 
+/// Reports files that arrived without the bits that would lend their owner's rights.
+pub fn lent_rights_not_given(count: u64) -> Option<String> {
+    let files = (count > 0).then(|| counted(count, "file"))?;
+    Some(format!(
+        "not given: set-user-ID and set-group-ID bits of {files}, which would lend its owner's rights (`chmod u+s` gives them)"
+    ))
+}
+
 /// Reports the metadata that a destination refused to keep, if any.
 pub fn not_kept(unkept: Unkept, links: u64) -> Option<String> {
     let kinds = [

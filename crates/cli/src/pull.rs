@@ -136,7 +136,9 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
     let mut lines = left_out.named.clone();
     lines.extend(output::not_kept(report.unkept, left_out.links));
     lines.extend(extras_not_kept(report.extras_unkept));
-    lines.extend(lent_rights_not_given(report.extras_unkept.lent_rights));
+    lines.extend(output::lent_rights_not_given(
+        report.extras_unkept.lent_rights,
+    ));
     lines.extend(report.unclean.clone());
     let named = report.not_sent.iter().take(NAMED_MAX);
     lines.extend(named.map(|path| format!("not in it: {}", output::one_line(path))));
@@ -164,14 +166,6 @@ fn tell_losses(arguments: &PullArguments, report: &PullReport) -> ExitCode {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(Exit::LessSerious as u8),
     }
-}
-
-/// Reports files that arrived without the bits that would lend their owner's rights.
-fn lent_rights_not_given(count: u64) -> Option<String> {
-    let files = (count > 0).then(|| output::counted(count, "file"))?;
-    Some(format!(
-        "not given: set-user-ID and set-group-ID bits of {files}, which would lend its owner's rights (`chmod u+s` gives them)"
-    ))
 }
 
 /// Reports files that arrived without their owner, their other names, or attributes.

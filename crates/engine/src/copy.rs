@@ -197,6 +197,8 @@ pub struct Ending {
     pub links_refused: u64,
     /// Files that count as unchanged by their size, because the destination keeps no times.
     pub untimed: u64,
+    /// Files whose set-user-ID and set-group-ID bits were not kept, although modes were to be.
+    pub lent_rights: u64,
     /// Last failure that did not stop everything.
     pub last_error: Option<String>,
     /// The page under `docs/errors/` that explains it.

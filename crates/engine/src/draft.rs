@@ -185,6 +185,26 @@ impl Draft {
         Ok(file)
     }
 
+    /// Removes a file that is not to arrive; a missing one is no error.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn leave_out(&self, path: &[u8]) -> Result<()> {
+        self.actor.run(|| {
+            let (parent, name) = split(path);
+            let removed = self.ground().and_then(|ground| {
+                let folder = ground.folder(parent, true)?;
+                Ok(unlinkat(folder, name, AtFlags::empty())?)
+            });
+            match removed {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                    Err(failed("remove", &self.path(path), cause))
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
     /// Makes the written bytes of a file durable.
     ///
     /// # Errors

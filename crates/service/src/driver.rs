@@ -60,6 +60,8 @@ const REQUESTS_PER_INPUT: usize = 4;
 pub(crate) struct Arrival {
     pub(crate) input: Input,
     pub(crate) chunk: Option<ChunkRecord>,
+    /// Inputs that belong to it, in the same step.
+    pub(crate) more: Vec<Input>,
     /// Notified once the input is in the journal.
     pub(crate) written: Option<oneshot::Sender<()>>,
 }
@@ -69,6 +71,7 @@ impl Arrival {
         Self {
             input,
             chunk: None,
+            more: Vec::new(),
             written: None,
         }
     }
@@ -219,6 +222,18 @@ impl Centre {
     /// [`ErrorKind::Cancelled`] if the service is ending.
     pub(crate) async fn tell(&self, input: Input) -> Result<()> {
         self.send(Arrival::bare(input)).await
+    }
+
+    /// Sends an input and others that belong to it: nobody sees a state between them.
+    ///
+    /// # Errors
+    /// Errors of [`Self::tell`].
+    pub(crate) async fn tell_together(&self, input: Input, more: Vec<Input>) -> Result<()> {
+        let arrival = Arrival {
+            more,
+            ..Arrival::bare(input)
+        };
+        self.send(arrival).await
     }
 
     /// Submits a person's input: when this returns, the input is in the journal and the mind has
@@ -386,6 +401,7 @@ impl Driver {
         for arrival in arrivals {
             let arrival = omissions::unless_outdated(&self.centre.opened, arrival);
             inputs.push(arrival.input);
+            inputs.extend(arrival.more);
             chunks.extend(arrival.chunk);
             waiting.extend(arrival.written);
         }

@@ -6,6 +6,7 @@ mod chunk;
 mod compare;
 mod flow;
 pub(crate) mod landed;
+mod left_out;
 pub(crate) mod list;
 pub(crate) mod look;
 mod measure;
@@ -268,8 +269,11 @@ impl Inbound {
         let (stages, outgoing) = (Arc::clone(&self.stages), Arc::clone(&self.outgoing));
         running.spawn(async move {
             let settled = match stage.await {
-                Ok(stage) if keep => stage.land().await,
-                Ok(stage) => stage.discard().await.map(|()| Unkept::default()),
+                Ok(stage) if keep => {
+                    let landed = stage.land().await;
+                    landed.map(|unkept| (unkept, stage.left_out()))
+                }
+                Ok(stage) => stage.discard().await.map(|()| Default::default()),
                 Err(error) => Err(error),
             };
             match &settled {
@@ -286,8 +290,13 @@ impl Inbound {
             }
             if keep {
                 let input = match settled {
-                    Ok(unkept) => {
+                    Ok((unkept, left_out)) => {
                         tell_unkept(&inputs, request, unkept).await;
+                        if left_out.files > 0 {
+                            let news = StageInNews::LeftOut { left_out };
+                            let told = Arrival::bare(Input::StageInTold { request, news });
+                            let _ = inputs.send(told).await;
+                        }
                         Input::Landed { request }
                     }
                     Err(error) => {

@@ -66,8 +66,9 @@ pub(crate) async fn tell_of_files(
     are_all
 }
 
-/// Reports pipes, sockets and devices in a list: no chunk holds their contents.
-pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) -> Result<()> {
+/// Returns the inputs that report what no chunk holds the contents of: pipes, sockets and devices in
+/// a list, and what may not be read.
+pub(crate) fn of_no_files(centre: &Centre, record: &RequestRecord) -> Result<Vec<Input>> {
     let root = PathBuf::from(OsStr::from_bytes(&record.source));
     let told = tokio::task::block_in_place(|| {
         let list = FileList::from_bytes(&centre.store.list_bytes(record.id)?)?;
@@ -75,10 +76,11 @@ pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) ->
         let none = files.filter(|(_, file)| file.kind == FileKind::LeftOut);
         let told = none.map(|(place, file)| {
             let path = file.below(&root);
-            let is_file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-            let why = match is_file {
-                true => "it may not be read",
-                false => "it is a device, a pipe or a socket",
+            let found = std::fs::symlink_metadata(&path);
+            let why = match found {
+                Ok(found) if found.is_file() => "it may not be read",
+                Ok(found) if found.is_dir() => "it may not be listed",
+                _ => "it is a device, a pipe or a socket",
             };
             Omission {
                 file: place as u64,
@@ -89,7 +91,7 @@ pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) ->
         });
         Ok::<_, Error>(told.collect::<Vec<_>>())
     });
-    for omission in told? {
+    let told = told?.into_iter().map(|omission| {
         tracing::warn!(request = %record.id, "left out: {}", omission.what.escape_debug());
         let file = FileAtFault {
             omission,
@@ -98,9 +100,9 @@ pub(crate) async fn tell_of_no_files(centre: &Centre, record: &RequestRecord) ->
             is_restored: false,
         };
         let request = record.id;
-        centre.tell(Input::FileAtFault { request, file }).await?;
-    }
-    Ok(())
+        Input::FileAtFault { request, file }
+    });
+    Ok(told.collect())
 }
 
 /// Leaves out the faulty files of a chunk that is read to be served. Returns whether it can be read

@@ -5,7 +5,7 @@
 //! command to fetch a chunk allows that much more to move, and the chunk has arrived when that much
 //! more is there.
 
-mod ahead;
+pub(crate) mod ahead;
 mod by_mover;
 mod carrier;
 mod complaints;

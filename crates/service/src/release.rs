@@ -1,10 +1,19 @@
 //! Removes a source from scratch: only files in the sealed list, only while unchanged, and only
 //! after the depots hold all that is needed to restore it.
 
-use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::Arc,
+};
 
 use posthaste_core::contract::{Fault, Input};
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::Place};
+use posthaste_endpoint::{
+    Error, ErrorKind, Locus, Result,
+    posix::{HeldLease, Lease, Place},
+};
 use posthaste_engine::{
     dataset::{FileEntry, FileKind, FileList, Root, changed_ns},
     sealed::Sealed,
@@ -41,14 +50,16 @@ pub(crate) async fn release(
 }
 
 /// Returns the fault of a release as the mind needs it: where a read would fail at the source, a
-/// file can't be removed.
+/// file can't be removed, for good or for now.
 pub(crate) fn fault_of(error: &Error, fault: Fault) -> Fault {
-    let is_stuck = matches!(
-        fault,
-        Fault::SourceUnreadable | Fault::SourceStalled | Fault::Other
-    );
-    match error.locus() == Locus::Source && is_stuck {
-        true => Fault::Unremovable,
+    if error.locus() != Locus::Source {
+        return fault;
+    }
+    if fault == Fault::SourceUnreadable {
+        return Fault::Unremovable;
+    }
+    match matches!(fault, Fault::SourceStalled | Fault::Busy | Fault::Other) {
+        true => Fault::SourceBusy,
         false => fault,
     }
 }
@@ -105,11 +116,60 @@ async fn store_manifest(
     }))
 }
 
-/// Removes everything in the list that is unchanged. For a request from a backup, only files older
-/// than the backup are removed.
+/// Most files that stay which are named.
+const STAYING_NAMED_MAX: usize = 10;
+
+/// Files that stay.
+#[derive(Default)]
+struct Staying {
+    /// Why the first stays; of one that may go later before one that won't.
+    first: Option<Error>,
+    /// Names of the others: the first of them.
+    named: Vec<String>,
+    others: usize,
+}
+
+impl Staying {
+    fn note(&mut self, error: Error) {
+        let Some(first) = &mut self.first else {
+            self.first = Some(error);
+            return;
+        };
+        let mut other = error;
+        if other.is_temporary() && !first.is_temporary() {
+            std::mem::swap(first, &mut other);
+        }
+        self.others += 1;
+        if self.named.len() < STAYING_NAMED_MAX {
+            self.named.push(other.subject().to_owned());
+        }
+    }
+
+    /// Returns the error that names them, if there are any.
+    fn told(self) -> Result<()> {
+        let Some(first) = self.first else {
+            return Ok(());
+        };
+        if self.others == 0 {
+            return Err(first);
+        }
+        let (others, named) = (self.others, self.named.join(", "));
+        let rest = match others - self.named.len() {
+            0 => String::new(),
+            unnamed => format!(" and {unnamed} more"),
+        };
+        let stay = if others == 1 { "stays" } else { "stay" };
+        let why = first.cause_text();
+        Err(first.cause(format!("{why}; {others} more {stay}: {named}{rest}")))
+    }
+}
+
+/// Removes everything in the list that is unchanged and that nobody has open for writing. For a
+/// request from a backup, only files older than the backup are removed.
 ///
 /// # Errors
-/// [`ErrorKind::Changed`] if a file changed, which then stays; and the operating system's.
+/// [`ErrorKind::Changed`] if a file changed, which then stays; [`ErrorKind::Busy`] if one is in
+/// use; and the operating system's. All that stay are named.
 pub(crate) fn remove(
     root: &Path,
     list: &FileList,
@@ -121,7 +181,13 @@ pub(crate) fn remove(
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
-    let mut kept = None;
+    let mut remover = Remover {
+        root,
+        directory,
+        backup,
+        without_leases: BTreeSet::new(),
+    };
+    let mut staying = Staying::default();
     // Removing one name of a file alters its other names' change time, which is no change of the
     // file: all are compared before the first is removed.
     let mut names: HashMap<u64, Vec<&FileEntry>> = HashMap::new();
@@ -147,14 +213,14 @@ pub(crate) fn remove(
             false => None,
         };
         let removed = match of_file {
-            Some(names) => remove_names((root, &directory), &names, backup),
-            None => remove_entry((root, &directory), entry, Judged::Now { backup }),
+            Some(names) => remover.remove_names(&names),
+            None => remover.remove_entry(entry, Judged::Now),
         };
         if let Err(error) = removed {
-            kept.get_or_insert(error);
+            staying.note(error);
         }
     }
-    kept.map_or(Ok(()), Err)
+    staying.told()
 }
 
 fn is_file(entry: &FileEntry) -> bool {
@@ -168,66 +234,146 @@ fn is_file(entry: &FileEntry) -> bool {
 #[derive(Clone, Copy)]
 enum Judged {
     /// Compared now.
-    Now { backup: Option<Timestamp> },
+    Now,
     /// Compared before: the removed name changed its change time since.
     Before,
 }
 
-/// Removes all names of a file if none of them changed, and otherwise none.
-fn remove_names(
-    (root, directory): (&Path, &Root),
-    names: &[&FileEntry],
+/// Removal of what lies below a directory.
+struct Remover<'a> {
+    root: &'a Path,
+    directory: Root,
     backup: Option<Timestamp>,
-) -> Result<()> {
-    let mut there = Vec::new();
-    for entry in names {
-        let shown = entry.below(root).display().to_string();
-        let found = look(directory, entry, &shown)?;
-        there.extend(found.map(|(_, found)| (*entry, found, shown)));
-    }
-    let is_one_gone = there.len() < names.len();
-    for (entry, found, shown) in there {
-        if is_one_gone && is_as_sealed(entry, &found) && is_touched(entry, &found) {
-            let why = "another of its names is gone, so nothing tells whether it changed too, and it stays";
-            return Err(changed(shown).cause(why));
-        }
-        judge(entry, &found, &shown, backup)?;
-    }
-    for entry in names {
-        remove_entry((root, directory), entry, Judged::Before)?;
-    }
-    Ok(())
+    /// Devices whose file systems have no leases.
+    without_leases: BTreeSet<u64>,
 }
 
-fn remove_entry(
-    (root, directory): (&Path, &Root),
-    entry: &FileEntry,
-    judged: Judged,
-) -> Result<()> {
-    let shown = entry.below(root).display().to_string();
-    if entry.path.is_empty() {
-        return remove_directory(root, &shown);
+impl Remover<'_> {
+    fn shown(&self, entry: &FileEntry) -> String {
+        entry.below(self.root).display().to_string()
     }
-    match &entry.kind {
-        FileKind::Directory => match place(directory, entry, &shown)? {
-            Some(place) => remove_directory(&place.path, &shown),
-            None => Ok(()),
-        },
-        // No other copy exists.
-        FileKind::LeftOut => Ok(()),
-        FileKind::Regular | FileKind::Symlink { .. } => {
-            let Some((place, found)) = look(directory, entry, &shown)? else {
-                return Ok(());
-            };
-            match judged {
-                Judged::Now { backup } => judge(entry, &found, &shown, backup)?,
-                Judged::Before if is_as_sealed(entry, &found) => {}
-                Judged::Before => return Err(changed(shown)),
+
+    /// Removes all names of a file if none of them changed and nobody writes to it, and otherwise
+    /// none.
+    fn remove_names(&mut self, names: &[&FileEntry]) -> Result<()> {
+        self.judge_names(names)?;
+        let mut lease = None;
+        for entry in names {
+            if lease.is_none() {
+                lease = self.lease(entry)?;
             }
-            fs::remove_file(&place.path)
-                .map_err(|cause| Error::io("remove", shown, cause).at(Locus::Source))
+        }
+        // Nobody begins to write from here on.
+        self.judge_names(names)?;
+        if let (Some(first), Some(lease)) = (names.first(), &lease) {
+            refuse_disturbed(lease, &self.shown(first))?;
+        }
+        for entry in names {
+            self.remove_entry(entry, Judged::Before)?;
+        }
+        Ok(())
+    }
+
+    fn judge_names(&self, names: &[&FileEntry]) -> Result<()> {
+        let mut there = Vec::new();
+        for entry in names {
+            let shown = self.shown(entry);
+            let found = look(&self.directory, entry, &shown)?;
+            there.extend(found.map(|(_, found)| (*entry, found, shown)));
+        }
+        let is_one_gone = there.len() < names.len();
+        for (entry, found, shown) in there {
+            if is_one_gone && is_as_sealed(entry, &found) && is_touched(entry, &found) {
+                let why = "another of its names is gone, so nothing tells whether it changed too, and it stays";
+                return Err(changed(shown).cause(why));
+            }
+            judge(entry, &found, &shown, self.backup)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a lease on a file that is as it was sealed; none where there are no leases, or no file.
+    fn lease(&mut self, entry: &FileEntry) -> Result<Option<HeldLease>> {
+        let shown = self.shown(entry);
+        let looked = look(&self.directory, entry, &shown)?;
+        let Some((place, found)) = looked.filter(|_| entry.kind == FileKind::Regular) else {
+            return Ok(None);
+        };
+        if self.without_leases.contains(&found.dev()) {
+            return Ok(None);
+        }
+        match Lease::take(&place.path) {
+            Lease::Held(held) => {
+                let is_it = |of: fs::Metadata| (of.dev(), of.ino()) == (found.dev(), found.ino());
+                match held.metadata().is_ok_and(is_it) {
+                    true => Ok(Some(held)),
+                    false => Err(changed(shown)),
+                }
+            }
+            Lease::InUse => Err(in_use(shown)),
+            Lease::Unknown => Ok(None),
+            Lease::Unsupported => {
+                self.without_leases.insert(found.dev());
+                Ok(None)
+            }
         }
     }
+
+    fn remove_entry(&mut self, entry: &FileEntry, judged: Judged) -> Result<()> {
+        let shown = self.shown(entry);
+        if entry.path.is_empty() {
+            return remove_directory(self.root, &shown);
+        }
+        match &entry.kind {
+            FileKind::Directory => match place(&self.directory, entry, &shown)? {
+                Some(place) => remove_directory(&place.path, &shown),
+                None => Ok(()),
+            },
+            // No other copy exists.
+            FileKind::LeftOut => Ok(()),
+            FileKind::Regular | FileKind::Symlink { .. } => self.remove_file(entry, &shown, judged),
+        }
+    }
+
+    fn remove_file(&mut self, entry: &FileEntry, shown: &str, judged: Judged) -> Result<()> {
+        let judge = |found: &fs::Metadata, backup| match judged {
+            Judged::Now => judge(entry, found, shown, backup),
+            Judged::Before if is_as_sealed(entry, found) => Ok(()),
+            Judged::Before => Err(changed(shown)),
+        };
+        let Some((place, found)) = look(&self.directory, entry, shown)? else {
+            return Ok(());
+        };
+        judge(&found, self.backup)?;
+        let lease = match judged {
+            Judged::Now => self.lease(entry)?,
+            Judged::Before => None,
+        };
+        if let Some(lease) = &lease {
+            // Nobody begins to write from here on.
+            let Some((_, found)) = look(&self.directory, entry, shown)? else {
+                return Ok(());
+            };
+            judge(&found, self.backup)?;
+            refuse_disturbed(lease, shown)?;
+        }
+        fs::remove_file(&place.path)
+            .map_err(|cause| Error::io("remove", shown, cause).at(Locus::Source))
+    }
+}
+
+/// Refuses to remove a file that somebody waits to write to.
+fn refuse_disturbed(lease: &HeldLease, shown: &str) -> Result<()> {
+    match lease.is_undisturbed() {
+        true => Ok(()),
+        false => Err(in_use(shown)),
+    }
+}
+
+fn in_use(shown: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Busy, "release", shown)
+        .at(Locus::Source)
+        .cause("another process has it open for writing, so it stays for now")
 }
 
 /// Returns the place of an entry; none if its directory is gone.
@@ -313,7 +459,12 @@ fn remove_directory(path: &Path, shown: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, os::unix::fs::PermissionsExt};
+    use std::{
+        fs::File,
+        io::{BufRead, BufReader},
+        os::unix::fs::PermissionsExt,
+        process::{Child, Command, Stdio},
+    };
 
     use posthaste_engine::dataset::scan;
 
@@ -358,11 +509,115 @@ mod tests {
         bytes.set_modified(modified).unwrap();
         let error = remove(&root, &list, false, None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        let said = error.to_string();
+        for name in ["bytes", "half-too", "mode", "two"] {
+            assert!(
+                said.contains(path(name).to_str().unwrap()),
+                "{name}: {said}"
+            );
+        }
+        assert!(said.contains("3 more stay: "), "{said}");
         let mut left: Vec<_> = fs::read_dir(&root)
             .unwrap()
             .map(|item| item.unwrap().file_name())
             .collect();
         left.sort();
         assert_eq!(left, ["bytes", "half-too", "mode", "two", "two-too"]);
+    }
+
+    /// Starts a program that tells once it has done what it was started for. It ends with its input.
+    fn beside(program: &str, path: &Path) -> Child {
+        let mut child = Command::new("python3")
+            .args(["-c", program])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut told = BufReader::new(child.stdout.as_mut().unwrap());
+        told.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        child
+    }
+
+    #[test]
+    fn a_file_that_another_process_writes_or_has_mapped_stays_until_it_does_no_more() {
+        const OPENS: &str = "import sys\n\
+            file = open(sys.argv[1], 'r+b')\n\
+            print('ready', flush=True)\n\
+            sys.stdin.read()\n";
+        // Not with Python's own, which keeps a descriptor.
+        const MAPS: &str = "import ctypes, os, sys\n\
+            file = os.open(sys.argv[1], os.O_RDWR)\n\
+            libc = ctypes.CDLL(None)\n\
+            libc.mmap.restype = ctypes.c_void_p\n\
+            libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
+            assert libc.mmap(None, 8, 3, 1, file, 0) not in (None, 2**64 - 1)\n\
+            os.close(file)\n\
+            print('ready', flush=True)\n\
+            sys.stdin.read()\n";
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("run");
+        fs::create_dir(&root).unwrap();
+        let path = |name: &str| root.join(name);
+        for name in ["mapped", "of-two", "open", "rest"] {
+            fs::write(path(name), "contents").unwrap();
+        }
+        fs::hard_link(path("of-two"), path("of-two-too")).unwrap();
+        let list = scan(&root).unwrap();
+        let names = || {
+            let items = fs::read_dir(&root).unwrap();
+            let names = items.map(|item| item.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            names
+        };
+        let mut children = [
+            beside(OPENS, &path("open")),
+            beside(OPENS, &path("of-two-too")),
+            beside(MAPS, &path("mapped")),
+        ];
+        let error = remove(&root, &list, false, None).unwrap_err();
+        assert_eq!(names(), ["mapped", "of-two", "of-two-too", "open"]);
+        assert_eq!(fault_of(&error, Fault::SourceStalled), Fault::SourceBusy);
+        let said = error.to_string();
+        assert!(
+            said.contains("another process has it open for writing"),
+            "{said}"
+        );
+        assert!(said.contains("2 more stay: "), "{said}");
+        for child in &mut children {
+            drop(child.stdin.take());
+            assert!(child.wait().unwrap().success());
+        }
+        remove(&root, &list, false, None).unwrap();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn what_may_be_removed_later_is_told_before_what_never_can() {
+        let error = |kind, name: &str| Error::new(kind, "release", name).at(Locus::Source);
+        let mut staying = Staying::default();
+        staying.note(error(ErrorKind::PermissionDenied, "/s/0"));
+        assert!(!staying.first.as_ref().unwrap().is_temporary());
+        staying.note(in_use("/s/1"));
+        for file in 2..15 {
+            staying.note(error(ErrorKind::Changed, &format!("/s/{file}")));
+        }
+        let told = staying.told().unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::Busy);
+        let said = told.to_string();
+        assert!(
+            said.contains("can't release /s/1: another process"),
+            "{said}"
+        );
+        assert!(said.contains("14 more stay: /s/0, /s/2, "), "{said}");
+        assert!(said.ends_with("/s/10 and 4 more"), "{said}");
+        let refused = error(ErrorKind::PermissionDenied, "/s/0");
+        assert_eq!(
+            fault_of(&refused, Fault::SourceUnreadable),
+            Fault::Unremovable
+        );
     }
 }

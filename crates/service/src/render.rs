@@ -237,9 +237,20 @@ fn complete(
         ending::from_one(mind, record.id, decisions),
     ];
     shown.warnings.extend(more.into_iter().flatten());
+    shown.warnings.extend(ending::pulled(shown));
+    let is_pending = record.release && awaits_release(shown);
     if shown.source_kept && shown.reason.is_none() {
-        shown.reason = ending::why_kept(centre, record, decisions);
+        shown.reason = ending::why_kept(centre, record, decisions, false);
+    } else if is_pending && !shown.source_kept {
+        let why = ending::why_kept(centre, record, decisions, true);
+        shown.warnings.extend(why);
     }
+}
+
+/// Returns whether all of it is where it is to be, but its source not removed.
+fn awaits_release(shown: &api::Request) -> bool {
+    use api::RequestState::{Arrived, Safe};
+    matches!(shown.state, Arrived | Safe)
 }
 
 /// Most omitted files that are shown.

@@ -425,8 +425,9 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     match specification(centre, &record)? {
         Some(spec) => {
             let pinned = ids(centre, &record.pinned)?;
-            centre.tell(asked(&record, spec, pinned)).await?;
-            crate::omissions::tell_of_no_files(centre, &record).await
+            let left_out = crate::omissions::of_no_files(centre, &record)?;
+            let asked = asked(&record, spec, pinned);
+            centre.tell_together(asked, left_out).await
         }
         None => Ok(()),
     }

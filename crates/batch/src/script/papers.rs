@@ -24,7 +24,7 @@ pub(super) fn read(line: usize, mark: &str, text: &str) -> Result<Said, Complain
             after: After::default(),
         })),
         ("InterNode", [lent]) => lent_space(lent)
-            .filter(|(name, _)| has_port(name))
+            .filter(|(name, _)| has_port(name) || !name.contains(':') && has_unit(lent))
             .map(|lent| depot(line, lent)),
         ("CollabAcct", [lent]) => lent_space(lent).map(|lent| depot(line, lent)),
         ("Deadline", [by]) => Deadline::read_as_paper(by)
@@ -41,6 +41,11 @@ pub(super) fn read(line: usize, mark: &str, text: &str) -> Result<Said, Complain
 fn has_port(name: &str) -> bool {
     let port = name.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     matches!(port, Some(Ok(1..)))
+}
+
+/// Returns whether a space is written with its unit: a number alone after a name is a port.
+fn has_unit(lent: &str) -> bool {
+    lent.ends_with(|c: char| c.is_ascii_alphabetic())
 }
 
 fn depot(line: usize, (name, space): (&str, posthaste_types::Bytes)) -> Said {

@@ -118,6 +118,12 @@ fn the_forms_of_the_papers_are_read_as_they_print_them() {
     )
     .unwrap();
     assert_eq!(wanted.depots[1].space, Bytes::mebi(30 << 10));
+    let wanted = read("#InterNode ash:50GB\n").unwrap();
+    let lent = &wanted.depots[0];
+    assert_eq!(
+        (lent.name.as_str(), lent.space),
+        ("ash", Bytes::mebi(50 << 10))
+    );
 }
 
 #[test]
@@ -278,7 +284,7 @@ const WRONG: &[(&str, &str)] = &[
         "line 1: `#Deadline` is not written so; a mere comment has a space after `#` (write #Deadline 1/14/2007:12:00)",
     ),
     (
-        "#InterNode node1.Site1:50GB",
+        "#InterNode node1.Site1:49665",
         "line 1: `#InterNode` is not written so; a mere comment has a space after `#` (write #InterNode node1.Site1:49665:50GB)",
     ),
     (

@@ -76,6 +76,11 @@ pub(super) fn print(
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
+    // `-a` says so among its losses.
+    let lent_rights = ending.lent_rights * u64::from(!arguments.archive);
+    if let Some(line) = output::lent_rights_not_given(lent_rights) {
+        let _ = writeln!(io::stderr(), "{line}");
+    }
     // This is the reason for the exit code, so it is printed even where little else is.
     if !losses.is_nothing() {
         let _ = writeln!(io::stderr(), "not kept, as -a asks for: {losses}");

@@ -1,6 +1,7 @@
 //! A dataset's whole way through real relays and a real service, with everything that goes wrong.
 
 mod left_out;
+mod staying;
 mod terms;
 
 use std::{

@@ -323,3 +323,80 @@ fn what_goes_to_its_own_source_over_depots_is_refused() {
     }
     assert_eq!(picture(&from), whole);
 }
+
+// Without a release: what is gone from scratch by then is no other name of it.
+const KEPT: [&str; 6] = [
+    "--via",
+    "ash,birch,cedar",
+    "--code",
+    "2+1",
+    "--deadline",
+    "20m",
+];
+
+#[test]
+fn what_goes_to_its_own_source_over_depots_by_sftp_is_refused_and_both_keep_it() {
+    let World {
+        centre,
+        whole,
+        relays: _relays,
+    } = world("200M", 4);
+    let ssh = posthaste_testbed::SshServer::start().unwrap();
+    let home = centre.folder.path().join("home");
+    let profiles = home.join(".config/posthaste/profiles.toml");
+    let options = ssh.options();
+    let options: Vec<String> = options.iter().map(|one| format!("{one:?}")).collect();
+    let url = ssh.address(centre.folder.path().join("scratch").to_str().unwrap());
+    let options = options.join(", ");
+    let here = format!("[here]\nurl = \"{url}\"\nssh_options = [{options}]\n");
+    let before = fs::read_to_string(&profiles).unwrap();
+    fs::write(&profiles, before + "\n" + &here).unwrap();
+    let from = centre.scratch("out");
+    let start = [
+        "offload",
+        from.to_str().unwrap(),
+        "--json",
+        "--to",
+        "here:out",
+    ];
+    let request = centre.json(&[&start[..], &KEPT[..]].concat());
+    let (id, on) = (request["id"].as_str().unwrap(), onward(&request));
+    let has_ended =
+        |request: &Value| ["failed", "arrived"].contains(&request["state"].as_str().unwrap());
+    let ended = centre.wait_until(&on, |request| {
+        has_ended(request)
+            || request["warnings"]
+                .to_string()
+                .contains("the source itself")
+    });
+    assert!(ended.to_string().contains("the source itself"), "{ended}");
+    assert_ne!(ended["state"], "arrived", "{ended}");
+    let request = centre.wait_until(id, is_state("safe"));
+    assert_eq!(picture(&from), whole, "{request}");
+}
+
+#[test]
+fn what_an_address_keeps_other_bytes_of_stays_on_depots() {
+    use posthaste_testbed::odd::{Files, Habits};
+    let World {
+        centre,
+        whole,
+        relays: _relays,
+    } = world("200M", 4);
+    let files = Files::mount(Habits {
+        loses_writes: true,
+        ..Habits::default()
+    });
+    let to = files.path().join("archive");
+    let (id, request) = offload(&centre, to.to_str().unwrap());
+    let on = onward(&request);
+    let read = "what was read back is not what was written";
+    let ended = centre.wait_until(&on, |request| request.to_string().contains(read));
+    assert_ne!(ended["state"], "arrived", "{ended}");
+    let request = centre.wait_until(&id, is_state("released"));
+    assert!(!centre.scratch("out").exists(), "{request}");
+    let back = centre.folder.path().join("back");
+    let pulled = centre.run(&["pull", &id, back.to_str().unwrap()]);
+    assert!(pulled.status.success(), "{}", text(&pulled.stderr));
+    assert_eq!(picture(&back), whole);
+}

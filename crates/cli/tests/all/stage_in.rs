@@ -1,6 +1,7 @@
 //! `posthaste stage-in` against a real service and real servers, with everything that goes wrong.
 
 mod damaged;
+mod left_out;
 mod replicas;
 
 use std::{
@@ -205,7 +206,14 @@ fn what_makes_no_sense_is_refused_in_one_line_and_leaves_nothing() {
     let to = centre.scratch("input");
     let (to, taken) = (to.to_str().unwrap(), centre.scratch("taken"));
     let nowhere = centre.scratch("no/where");
-    let wrong: [(&[&str], &str); 8] = [
+    let whole = centre.web.files().join("run");
+    let inside = whole.join("deep/in");
+    let (whole, inside) = (whole.to_str().unwrap(), inside.to_str().unwrap());
+    let wrong: [(&[&str], &str); 9] = [
+        (
+            &[whole, inside, "--deadline", "5m"],
+            "it lies in the source",
+        ),
         (
             &["archive:none", to, "--deadline", "5m"],
             "nothing is there",

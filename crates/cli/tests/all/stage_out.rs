@@ -298,6 +298,11 @@ fn nothing_is_replaced_and_what_makes_no_sense_is_refused() {
     let inside = ["--to", inside.to_str().unwrap()];
     for (more, what) in [
         (&inside[..], "it lies in the source"),
+        (&["--to", "/dev/null/x"][..], "/dev/null is no directory"),
+        (
+            &["--to", "/dev/null/x", "--dry-run"],
+            "/dev/null is no directory",
+        ),
         (&["--to", "s3://x/../y"], "without them"),
         (&["--to", "archive:x", "--code", "2+1"][..], "erasure code"),
         (&["--to", "archive:x,home"], "more than one destination"),

@@ -47,6 +47,7 @@ pub(crate) fn blame(
         | Fault::SourceVanished
         | Fault::SourceUnreadable
         | Fault::Unremovable
+        | Fault::SourceBusy
         | Fault::SourcesDiffer
         | Fault::Unwritable
         | Fault::NamesMeet

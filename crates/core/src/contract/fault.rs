@@ -34,8 +34,11 @@ record! {
         /// A source can't be read now, for a reason that says nothing of its files: its disk or the
         /// server behind it fails, or this machine has no descriptors or memory left. May pass.
         99 = SourceStalled,
-        /// A source file can't be removed.
+        /// A source file can't be removed, and won't be until somebody changes its rights.
         100 = Unremovable,
+        /// A source file can't be removed now: it is open for writing elsewhere, or its disk fails.
+        /// May pass.
+        101 = SourceBusy,
     }
 }
 
@@ -44,7 +47,11 @@ impl Fault {
     #[must_use]
     pub const fn may_pass(self) -> bool {
         match self {
-            Self::Unreachable | Self::Busy | Self::SourceStalled | Self::Other => true,
+            Self::Unreachable
+            | Self::Busy
+            | Self::SourceStalled
+            | Self::SourceBusy
+            | Self::Other => true,
             Self::Full
             | Self::Unauthenticated
             | Self::Corrupt
@@ -66,7 +73,8 @@ impl Fault {
             | Self::SourceVanished
             | Self::SourceUnreadable
             | Self::SourcesDiffer
-            | Self::Unremovable => true,
+            | Self::Unremovable
+            | Self::SourceBusy => true,
             Self::Unreachable
             | Self::Full
             | Self::Unauthenticated
@@ -94,6 +102,7 @@ impl fmt::Display for Fault {
             Self::SourceVanished => "a source file vanished",
             Self::SourceUnreadable => "a source file can't be read",
             Self::Unremovable => "a source file can't be removed",
+            Self::SourceBusy => "a source file can't be removed now",
             Self::Unwritable => "it can't be written where it goes",
             Self::SourceStalled => "the source can't be read now",
             Self::NamesMeet => "one of its names is taken where it goes",

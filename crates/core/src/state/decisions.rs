@@ -48,6 +48,15 @@ impl Decisions {
             .collect()
     }
 
+    /// Takes the newest back.
+    pub(crate) fn pop(&mut self) -> Option<Decision> {
+        let last = self.packed().last()?;
+        let newest = self.0.get(last.at + HEAD_BYTES..last.end)?;
+        let newest = Decision::from_bytes(newest).ok()?;
+        self.forget(last);
+        Some(newest)
+    }
+
     fn packed(&self) -> impl Iterator<Item = Packed> + '_ {
         let mut at = 0;
         core::iter::from_fn(move || {
@@ -136,6 +145,11 @@ mod tests {
         assert_eq!(moments(&decisions), [0, 1, 2, 3, 4, 5, 8, 9]);
         decisions.remember(&decision(10, Reason::DepotBack), 8);
         assert_eq!(moments(&decisions), [0, 2, 3, 4, 5, 8, 9, 10]);
-        assert_eq!(Decisions::from_bytes(&decisions.to_bytes()), Ok(decisions));
+        assert_eq!(
+            Decisions::from_bytes(&decisions.to_bytes()),
+            Ok(decisions.clone())
+        );
+        assert_eq!(decisions.pop(), Some(decision(10, Reason::DepotBack)));
+        assert_eq!(moments(&decisions), [0, 2, 3, 4, 5, 8, 9]);
     }
 }

@@ -573,6 +573,43 @@ fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
 }
 
 #[test]
+fn a_release_that_can_never_succeed_ends_at_once_and_one_of_a_file_in_use_does_not() {
+    for (fault, is_over) in [(Fault::Unremovable, true), (Fault::SourceBusy, false)] {
+        let mut desk = to_be_released();
+        let is_release = |command: &Command| matches!(command, Command::Release { .. });
+        while !desk.commands.iter().any(is_release) {
+            desk.pass(1);
+        }
+        let (request, what) = (REQUEST, String::from("can't remove /s/one"));
+        let named = what.clone();
+        desk.give(vec![Input::SourceFileKept {
+            request,
+            what: named,
+        }]);
+        desk.give(vec![Input::SourceKept { request, fault }]);
+        assert_eq!(desk.view().source_kept, is_over, "{}", desk.story());
+        let is_failure = |event: &&(_, Happening, Reason)| event.1 == Happening::ReleaseFailed;
+        let (.., why) = desk.happened.iter().find(is_failure).unwrap();
+        assert_eq!(*why, Reason::SourceFile { fault, what });
+        // It is named once.
+        assert_eq!(
+            desk.story().matches("/s/one").count(),
+            1,
+            "{}",
+            desk.story()
+        );
+        desk.pass(10_000);
+        let releases = desk.commands.iter().filter(|command| is_release(command));
+        assert_eq!(
+            releases.count(),
+            if is_over { 1 } else { 2 },
+            "{}",
+            desk.story()
+        );
+    }
+}
+
+#[test]
 fn who_cancels_after_a_release_that_failed_half_way_loses_nothing() {
     let mut desk = to_be_released();
     for _ in 0..600 {

@@ -2,10 +2,11 @@
 
 use std::{
     io,
+    path::PathBuf,
     pin::pin,
     sync::{
         Arc, LazyLock, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -90,6 +91,10 @@ pub(super) struct Shared {
     lacks: [bool; 2],
     /// Counts of files that count as unchanged although the destination keeps less of them.
     pub bare: Bare,
+    /// Files with set-user-ID and set-group-ID bits, where modes are to be kept: those are not.
+    pub lent_rights: AtomicU64,
+    /// Directories of this machine that were not there before the copy made any.
+    pub absent: Mutex<Vec<PathBuf>>,
     is_local: AtomicBool,
     stopped: AtomicBool,
     tally: Mutex<Tally>,
@@ -112,6 +117,8 @@ impl Shared {
             no_clone: AtomicBool::new(false),
             claims: Claims::default(),
             bare: Bare::default(),
+            lent_rights: AtomicU64::new(0),
+            absent: Mutex::default(),
             is_local: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             tally: Mutex::default(),
@@ -251,6 +258,7 @@ impl Shared {
             unkept,
             links_refused: tally.links_refused,
             untimed: self.bare.untimed(),
+            lent_rights: self.lent_rights.load(Relaxed),
             last_error: tally.last_error,
             last_code: tally.last_code,
             temporary: tally.temporary,

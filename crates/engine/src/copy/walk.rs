@@ -11,9 +11,11 @@ mod seals;
 mod tree;
 mod visit;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed};
 
-use posthaste_endpoint::{Entry, Error, ErrorKind, Kind, Locus, Result, is_unfinished, join};
+use posthaste_endpoint::{
+    Entry, Error, ErrorKind, Kind, Locus, Result, is_unfinished, join, posix::without_lent_rights,
+};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{Links, Placed, Source, lane::Shared, retry::retried};
@@ -167,6 +169,7 @@ impl Walk {
                 .at(Locus::Source));
         }
         inside::refuse(shared, &source, &entry, &to).await?;
+        inside::note_absent(shared, &source, &to).await;
         let destination = &shared.destination.endpoint;
         if !shared.options.dry_run {
             retried(shared, || destination.make_parents()).await?;
@@ -298,7 +301,10 @@ impl Walk {
             return shared.failed(error);
         }
         if work.entry.kind == Kind::File {
-            self.shared.progress.found_file(work.entry.size);
+            let lends = |mode| mode != without_lent_rights(mode);
+            let is_less = shared.options.modes && work.entry.mode.is_some_and(lends);
+            shared.lent_rights.fetch_add(is_less.into(), Relaxed);
+            shared.progress.found_file(work.entry.size);
         }
         let full = {
             let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,13 +21,13 @@ use crate::copy::Filter;
 
 /// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the
 /// same stream. Directories and symbolic links are kept, links are never followed (but `root` may
-/// be one), hard links are files of their own that know each other; sockets, pipes, devices and files that may not be read are listed
-/// as left out. Blocking: two system calls for each file.
+/// be one), hard links are files of their own that know each other; sockets, pipes, devices, and files and directories that may not be
+/// read are listed as left out. Blocking: two system calls for each file.
 ///
 /// # Errors
 /// At [`Locus::Source`]: [`ErrorKind::NotFound`] without `root`, [`ErrorKind::Invalid`] when it is
-/// no directory, [`ErrorKind::PermissionDenied`] when a directory can't be listed or `root` is a file that
-/// can't be read, so that it is said before anything moves.
+/// no directory, [`ErrorKind::PermissionDenied`] when `root` can't be listed or is a file that can't be
+/// read, so that it is said before anything moves.
 pub fn scan(root: &Path) -> Result<FileList> {
     scan_passing(&Root::open(root, false)?, &Filter::default())
 }
@@ -39,9 +39,19 @@ pub fn scan(root: &Path) -> Result<FileList> {
 /// Errors of [`scan`].
 pub fn scan_passing(root: &Root, filter: &Filter) -> Result<FileList> {
     let mut list = begin(root)?;
-    let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut waiting: Vec<usize> = vec![0];
     while let Some(directory) = waiting.pop() {
-        scan_directory(root, &directory, filter, &mut list, &mut waiting)?;
+        let (listed, waits) = (list.files.len(), waiting.len());
+        let scanned = scan_directory(root, directory, filter, &mut list, &mut waiting);
+        match scanned {
+            // One that may not be read is no reason to keep the others.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && directory != 0 => {
+                list.files.truncate(listed);
+                waiting.truncate(waits);
+                list.leave_out(directory);
+            }
+            scanned => scanned?,
+        }
     }
     if filter.is_choosing() {
         keep_ways(&mut list);
@@ -210,13 +220,16 @@ fn join_names(list: &mut FileList) {
     }
 }
 
+/// Lists the directory at that place in the list. Its directories wait to be listed.
 fn scan_directory(
     root: &Root,
-    directory: &[u8],
+    place: usize,
     filter: &Filter,
     list: &mut FileList,
-    waiting: &mut Vec<Vec<u8>>,
+    waiting: &mut Vec<usize>,
 ) -> Result<()> {
+    let directory = list.files[place].path.clone();
+    let directory = directory.as_slice();
     let full = root.shown(directory);
     let folder = root.directory(directory);
     let folder = folder.map_err(|cause| failed("list", &full, cause));
@@ -263,10 +276,10 @@ fn scan_directory(
         let Some(found) = unless_gone(found, &path)? else {
             continue;
         };
-        list.files.push(found);
         if is_directory {
-            waiting.push(path);
+            waiting.push(list.files.len());
         }
+        list.files.push(found);
     }
     Ok(())
 }

@@ -162,6 +162,8 @@ pub(super) async fn write_whole(
 struct Intake<'a> {
     stage: &'a Arc<Stage>,
     hasher: blake3::Hasher,
+    /// Bytes that came.
+    hashed: u64,
     sums: Vec<(usize, StoredSum)>,
     goes: Goes<'a>,
 }
@@ -181,6 +183,7 @@ impl<'a> Intake<'a> {
         Self {
             stage,
             hasher: blake3::Hasher::new(),
+            hashed: 0,
             sums: Vec::new(),
             goes,
         }
@@ -207,6 +210,23 @@ impl<'a> Intake<'a> {
             Goes::Draft(turn) => return write(self.stage, turn, strip).await,
             Goes::Kept(kept) => kept.push(strip),
             Goes::Whole(whole) => whole.extend_from_slice(&strip.bytes),
+        }
+        Ok(())
+    }
+
+    /// Takes zeros for a piece of a file that is left out: no byte of it is written.
+    async fn pass_over(&mut self, piece: &Piece) -> Result<()> {
+        let zeros = bytes::Bytes::from(vec![0; WRITE_BYTES]);
+        let mut left = piece.range.end - piece.range.start;
+        while left > 0 {
+            let length = left.min(WRITE_BYTES as u64);
+            let some = zeros.slice(..usize::try_from(length).unwrap_or(WRITE_BYTES));
+            self.hasher.update(&some);
+            if let Goes::Whole(whole) = &mut self.goes {
+                whole.extend_from_slice(&some);
+            }
+            left -= length;
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
@@ -268,13 +288,20 @@ async fn note(
 async fn read(intake: &mut Intake<'_>, asked: usize, flow: &Flow, piece: &Piece) -> Result<()> {
     let is_whole = piece.range == (0..intake.stage.list.files[piece.file].size);
     let place = intake.stage.place_of(piece.file, asked, is_whole);
+    if intake.stage.behind.has(piece.file) {
+        return intake.pass_over(piece).await;
+    }
+    let had = intake.hashed;
     let read = read_at(intake, place, flow, piece).await;
-    read.map_err(|error| {
-        let stage = intake.stage;
-        stage.close_reader(place, piece.file);
-        stage.give_up(piece.file, place);
-        stage.named(error, piece.file, place)
-    })
+    let Err(error) = read else {
+        return Ok(());
+    };
+    intake.stage.close_reader(place, piece.file);
+    intake.stage.give_up(piece.file, place);
+    match intake.hashed == had && intake.stage.leaves_out(piece.file, &error).await? {
+        true => intake.pass_over(piece).await,
+        false => Err(intake.stage.named(error, piece.file, place)),
+    }
 }
 
 async fn read_at(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Piece) -> Result<()> {
@@ -287,6 +314,7 @@ async fn read_at(intake: &mut Intake<'_>, place: usize, flow: &Flow, piece: &Pie
         let some = some?;
         flow.add(some.len());
         intake.hasher.update(&some);
+        intake.hashed += some.len() as u64;
         if let Some(compared) = &mut compared {
             compared.add(&some);
         }

@@ -2,13 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::ErrorKind::NotFound,
+    fs, io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::Path,
 };
 
-use posthaste_endpoint::{Error, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::Lease};
 use posthaste_engine::draft::Draft;
 use posthaste_journal::RequestRecord;
 
@@ -63,7 +62,7 @@ pub(crate) fn look(store: &Store, record: &RequestRecord) -> Result<Landed> {
 fn look_here(record: &RequestRecord, list: Option<&List>, then: Option<&str>) -> Result<Landed> {
     let root = Path::new(&record.destination);
     match fs::symlink_metadata(root) {
-        Err(cause) if cause.kind() == NotFound => return Ok(Landed::Gone),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Landed::Gone),
         Err(cause) => return Err(failed(root, cause)),
         Ok(_) => {}
     }
@@ -157,7 +156,18 @@ fn remove(root: &Path, folder: &Path, came: &Came<'_>) -> Result<()> {
         let about = fs::symlink_metadata(&path).map_err(|cause| failed(&path, cause))?;
         if about.is_dir() {
             remove(root, &path, came)?;
-        } else if is_as_it_came(root, &path, &about, came) {
+            continue;
+        }
+        // While it is held, nobody writes to it unnoticed.
+        let lease = Lease::take(&path);
+        let about = fs::symlink_metadata(&path).map_err(|cause| failed(&path, cause))?;
+        if matches!(lease, Lease::InUse) {
+            let shown = path.display().to_string();
+            return Err(Error::new(ErrorKind::Busy, "remove", shown)
+                .cause("another process has it open for writing")
+                .at(Locus::Destination));
+        }
+        if is_as_it_came(root, &path, &about, came) {
             fs::remove_file(&path).map_err(|cause| failed(&path, cause))?;
         }
     }

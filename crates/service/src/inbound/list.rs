@@ -102,6 +102,8 @@ record! {
         /// Large files of several sources of which nothing shows that these hold the same, ascending: each comes from one. None in a list of
         /// a former release.
         pub(super) apart: Vec<u64>,
+        /// Directories that no source lets be listed, one line each with the reason. None in a list of a former release.
+        pub(super) left_out: Vec<String>,
     }
 }
 
@@ -287,14 +289,14 @@ impl List {
     pub(crate) fn restore(bytes: &[u8]) -> Result<Self, Malformed> {
         // Of a former release it lacks what came last.
         let mut padded = bytes.to_vec();
-        let list = Self::from_bytes(bytes).or_else(|_| {
-            Vec::<u64>::new().write(&mut padded);
-            Self::from_bytes(&padded)
-        });
-        let list = list.or_else(|_| {
-            Vec::<u64>::new().write(&mut padded);
-            Self::from_bytes(&padded)
-        })?;
+        let mut list = Self::from_bytes(bytes);
+        for _ in 0..3 {
+            if list.is_err() {
+                Vec::<u64>::new().write(&mut padded);
+                list = Self::from_bytes(&padded);
+            }
+        }
+        let list = list?;
         let sources = list.singles.len();
         let held = |source: usize| -> u64 {
             let runs = list.runs.iter();
@@ -371,6 +373,7 @@ mod tests {
             stamps: vec![sizes.iter().map(|_| stamp(1)).collect()],
             directory_stamps: Vec::new(),
             apart: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 

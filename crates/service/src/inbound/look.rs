@@ -1,6 +1,7 @@
 //! Lists the sources of a stage-in.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     sync::{Arc, LazyLock},
 };
@@ -19,6 +20,7 @@ use tokio::task::JoinSet;
 use super::{
     apart::{apart, said},
     compare::compare,
+    left_out::is_of_one,
     list::{File, List, Stamp, is_within},
     union::union,
 };
@@ -218,6 +220,8 @@ pub(super) struct Held {
     pub(super) directories: Vec<(Vec<u8>, Stamp)>,
     /// Files by path.
     pub(super) files: Vec<(File, Stamp)>,
+    /// Directories that it does not let be listed, by path.
+    pub(super) left_out: Vec<(Vec<u8>, Error)>,
 }
 
 /// Lists all sources and checks that the files they share are equal.
@@ -245,8 +249,14 @@ pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf, lent: &Arc<Lent>) ->
         })?;
         found[place] = Some(held?);
     }
-    let (endpoints, held): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
-    let list = Arc::new(union(&wanted.sources, held)?);
+    let (endpoints, mut held): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
+    let left_out = held.iter_mut();
+    let left_out: Vec<_> = left_out
+        .flat_map(|held| std::mem::take(&mut held.left_out))
+        .collect();
+    let mut list = union(&wanted.sources, held)?;
+    list.left_out = left_out_of(&list, left_out)?;
+    let list = Arc::new(list);
     compare(&wanted.sources, &endpoints, &list).await?;
     let apart = apart(&wanted.sources, &endpoints, &list).await?;
     let list = List {
@@ -257,6 +267,23 @@ pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf, lent: &Arc<Lent>) ->
         tracing::warn!("{said}");
     }
     Ok(Arc::new(list))
+}
+
+/// Returns what is said of the directories that no source lists.
+///
+/// # Errors
+/// Nothing but such directories is there.
+fn left_out_of(list: &List, mut unlisted: Vec<(Vec<u8>, Error)>) -> Result<Vec<String>> {
+    unlisted.sort_by(|(one, _), (other, _)| one.cmp(other));
+    unlisted.dedup_by(|(one, _), (other, _)| one == other);
+    unlisted.retain(|(path, _)| list.directories.binary_search(path).is_err());
+    if list.files.is_empty()
+        && let Some((_, error)) = unlisted.pop()
+    {
+        return Err(error);
+    }
+    let lines = unlisted.iter().map(|(_, error)| error.to_string());
+    Ok(lines.collect())
 }
 
 async fn look_at(
@@ -288,6 +315,7 @@ async fn look_at(
                 root: Stamp::NONE,
                 directories: Vec::new(),
                 files: vec![(file, Stamp::of(&entry))],
+                left_out: Vec::new(),
             }
         }
         Kind::Directory | Kind::Link | Kind::Special => Held {
@@ -305,6 +333,7 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
         root: Stamp::NONE,
         directories: Vec::new(),
         files: Vec::new(),
+        left_out: Vec::new(),
     };
     let has_modes = endpoint.capabilities().modes;
     let mut open = vec![Vec::new()];
@@ -319,7 +348,16 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
         let Some(listed) = listing.next().await else {
             break;
         };
-        let (below, entries) = listed.map_err(|error| error.at(Locus::Source))?;
+        let (below, listed) = listed;
+        let entries = match listed.map_err(|error| error.at(Locus::Source)) {
+            // One that may not be listed is no reason to keep the others.
+            Err(error) if is_of_one(&error) && !below.is_empty() => {
+                let error = error.about(endpoint.show(&below));
+                held.left_out.push((below, error));
+                continue;
+            }
+            entries => entries?,
+        };
         for entry in entries {
             let path = join(&below, &entry.name);
             if !is_within(&path) {
@@ -329,9 +367,11 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
             match entry.kind {
                 Kind::Directory => {
                     let stamp = match entry.mode {
-                        None if has_modes => {
-                            endpoint.stat(&path, false).await?.as_ref().map(Stamp::of)
-                        }
+                        None if has_modes => match endpoint.stat(&path, false).await {
+                            // Its listing tells whether it is left out.
+                            Err(error) if is_of_one(&error) => None,
+                            found => found?.as_ref().map(Stamp::of),
+                        },
                         _ => Some(Stamp::of(&entry)),
                     };
                     open.push(path.clone());
@@ -350,6 +390,8 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
             }
         }
     }
+    let unlisted: BTreeSet<&[u8]> = held.left_out.iter().map(|(path, _)| &path[..]).collect();
+    (held.directories).retain(|(path, _)| !unlisted.contains(&path[..]));
     held.directories
         .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     held.files
@@ -376,23 +418,32 @@ fn too_much(endpoint: &Arc<dyn Endpoint>, bound: Bound) -> Error {
     }
 }
 
-/// Lists a directory, which may never end.
+/// Lists a directory, which may never end. Returns its path, too.
 async fn list_one(
     endpoint: Arc<dyn Endpoint>,
     path: Vec<u8>,
     bounds: Arc<Bounds>,
-) -> Result<(Vec<u8>, Vec<Entry>)> {
-    let mut listing = endpoint.list(&path, false).await?;
+) -> (Vec<u8>, Result<Vec<Entry>>) {
+    let listed = list_all(&endpoint, &path, &bounds).await;
+    (path, listed)
+}
+
+async fn list_all(
+    endpoint: &Arc<dyn Endpoint>,
+    path: &[u8],
+    bounds: &Bounds,
+) -> Result<Vec<Entry>> {
+    let mut listing = endpoint.list(path, false).await?;
     let mut entries = Vec::new();
     loop {
         let page = listing.next_page().await?;
         if page.is_empty() {
-            return Ok((path, entries));
+            return Ok(entries);
         }
         for entry in &page {
             let version = entry.version.as_deref().map_or(0, str::len);
             let held = bounds.hold(path.len() + entry.name.len() + version);
-            held.map_err(|bound| too_much(&endpoint, bound))?;
+            held.map_err(|bound| too_much(endpoint, bound))?;
         }
         entries.extend(page);
     }

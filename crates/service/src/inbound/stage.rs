@@ -26,6 +26,7 @@ use rustix::{
 use tokio::sync::OnceCell;
 
 use super::{
+    left_out::Behind,
     list::{List, Piece, Stamp},
     look,
     mixed::{Mixed, is_watched},
@@ -33,8 +34,8 @@ use super::{
     sums::Sums,
     told::Told,
 };
-use crate::credentials::Behalf;
 use crate::store::Store;
+use crate::{credentials::Behalf, jobs::stage_in::is_of_job};
 
 /// Files held open at their sources, since chunks of a large file follow each other.
 const READERS_MAX: usize = 512;
@@ -57,7 +58,7 @@ pub(super) struct Stage {
     pub(super) request: RequestId,
     pub(super) list: List,
     pub(super) draft: Draft,
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
     pub(super) wanted: StageIn,
     /// Account that touches the files.
     pub(super) behalf: Behalf,
@@ -79,6 +80,9 @@ pub(super) struct Stage {
     /// Prices of a byte and of a request at each source; empty if they can't be known now.
     pub(super) prices: Vec<(u64, u64)>,
     pub(super) told: Told,
+    pub(super) behind: Behind,
+    /// A job waits for all of it.
+    pub(super) is_for_job: bool,
     fetches: AtomicU64,
     /// Set once nothing is written any more.
     is_over: RwLock<bool>,
@@ -104,6 +108,7 @@ impl Stage {
         };
         let record = store.request(request)?;
         let behalf = store.actors.of(&record)?;
+        let is_for_job = is_of_job(&record);
         let wanted = record.stage_in.ok_or_else(|| missing("the sources"))?;
         let Some(Scan::Sealed { chunk_size, .. }) = record.scan else {
             return Err(missing("the list"));
@@ -152,6 +157,8 @@ impl Stage {
             sums: Sums::default(),
             mixed: Mixed::restore(&store.mixed(request), partly.into_iter()),
             told: Told::default(),
+            behind: Behind::restore(&store.left_out(request)),
+            is_for_job,
             prices: terms.iter().map(price).collect(),
             store,
             wanted,
@@ -272,7 +279,7 @@ impl Stage {
             let mut is_there = |file: usize| {
                 *files.entry(file).or_insert_with(|| {
                     let about = &stage.list.files[file];
-                    stage.draft.has(&about.path, about.size)
+                    stage.behind.has(file) || stage.draft.has(&about.path, about.size)
                 })
             };
             let is_doubted = !has_landed && stage.draft.has_lost();
@@ -352,7 +359,9 @@ impl Stage {
                 return Ok(Unkept::default());
             }
             stage.refuse_lost()?;
+            stage.drop_behind()?;
             let files = stage.list.files.iter().enumerate();
+            let files = files.filter(|(place, _)| !stage.behind.has(*place));
             let files = files.map(|(place, file)| {
                 let about = stage.list.first_stamp(place);
                 let (mode, mtime) = stage.told.of(place);

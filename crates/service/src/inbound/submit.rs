@@ -6,7 +6,7 @@ use posthaste_api as api;
 use posthaste_core::contract::{
     ArrivalSpec, Input, NearDepot, Outbox, SourcePrice, StageInNews, Wishes,
 };
-use posthaste_endpoint::{Error, ErrorKind, Location, Prices, Result};
+use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Prices, Result};
 use posthaste_engine::{
     dataset::{DatasetId, Lent},
     draft::Draft,
@@ -24,6 +24,8 @@ use crate::{
     credentials::Behalf,
     depots::Depot,
     driver::Centre,
+    jobs::stage_in::is_of_job,
+    outbound::ahead::refuse_inside_here,
     render,
     submit::{self, REHEARSED, known_as, other_content, shown},
     wishes,
@@ -115,6 +117,13 @@ pub(crate) async fn scan(
     let wanted = wanted.ok_or_else(|| invalid("a stage-in", "it has no sources"))?;
     let behalf = tokio::task::block_in_place(|| centre.store.actors.of(record))?;
     let list = look::look(wanted, &behalf, lent).await?;
+    if let Some(line) = list.left_out.first().filter(|_| is_of_job(record)) {
+        return Err(
+            Error::new(ErrorKind::PermissionDenied, "stage in", &record.destination)
+                .cause(line.clone())
+                .at(Locus::Source),
+        );
+    }
     check_there(centre, record, &behalf, &list)?;
     let scan = sealed(&list);
     for (_, _, told) in measure::before(centre, record, &behalf, &list).await {
@@ -297,6 +306,11 @@ fn inputs(
         let news = StageInNews::FromOne { said };
         Input::StageInTold { request, news }
     });
+    let left_out = list.left_out();
+    let left_out = (left_out.files > 0).then(|| {
+        let news = StageInNews::LeftOut { left_out };
+        Input::StageInTold { request, news }
+    });
     let prices = terms.iter().map(|terms| &terms.prices);
     let sources = numbers.iter().map(|(source, _)| *source).zip(prices);
     found
@@ -304,6 +318,7 @@ fn inputs(
         .chain([asked])
         .chain(whose(request, &record.wishes))
         .chain(from_one)
+        .chain(left_out)
         .collect()
 }
 
@@ -370,7 +385,20 @@ fn check_ends(centre: &Centre, new: &api::NewStageIn) -> Result<()> {
     for address in &new.sources {
         look::refuse_unknown_host(address, new.profile.as_ref(), &behalf)?;
     }
-    behalf.run(|| stage::check_destination(&new.to))
+    behalf.run(|| {
+        stage::check_destination(&new.to)?;
+        new.sources
+            .iter()
+            .try_for_each(|source| refuse_inside(source, &new.to))
+    })
+}
+
+/// Refuses to stage a directory of this machine into itself.
+fn refuse_inside(source: &str, to: &str) -> Result<()> {
+    let Location::Local(source) = Location::parse(OsStr::new(source))? else {
+        return Ok(());
+    };
+    refuse_inside_here("stage in to", &source, to, Path::new(to))
 }
 
 fn check(centre: &Centre, new: &api::NewStageIn) -> Result<RequestRecord> {

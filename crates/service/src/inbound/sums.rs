@@ -137,7 +137,8 @@ impl Stage {
         let mut spread: BTreeMap<usize, Pieces> = BTreeMap::new();
         for chunk in (0..self.cut.chunks()).map(ChunkIndex::new) {
             for piece in self.pieces(chunk) {
-                if piece.range != (0..self.list.files[piece.file].size) {
+                let is_shared = piece.range != (0..self.list.files[piece.file].size);
+                if is_shared && !self.behind.has(piece.file) {
                     let pieces = spread.entry(piece.file).or_default();
                     pieces.push((chunk, piece.range));
                 }

@@ -46,7 +46,8 @@ impl Stage {
             let about = self.list.first_stamp(*file);
             about.is_some_and(|about| about.mode.is_none() && about.mtime().is_none())
         };
-        let unknown = (0..self.list.files.len()).filter(is_bare);
+        let there = (0..self.list.files.len()).filter(|file| !self.behind.has(*file));
+        let unknown = there.filter(is_bare);
         let unknown: Vec<usize> = {
             let known = self.told.known();
             unknown.filter(|file| !known.contains_key(file)).collect()

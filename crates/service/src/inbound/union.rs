@@ -98,6 +98,7 @@ fn in_runs(singles: Vec<bool>, directories: Vec<Vec<u8>>, mut found: Vec<Found>)
         directories,
         directory_stamps: Vec::new(),
         apart: Vec::new(),
+        left_out: Vec::new(),
         files: Vec::with_capacity(found.len()),
         runs: Vec::new(),
     };
@@ -177,6 +178,7 @@ mod tests {
             root: Stamp::NONE,
             directories: Vec::new(),
             files: files.into_iter().map(file).collect(),
+            left_out: Vec::new(),
         }
     }
 

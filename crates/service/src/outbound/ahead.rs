@@ -1,6 +1,12 @@
 //! Examines a stage-out's destination before a deadline is promised.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs::Metadata,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use posthaste_endpoint::{
     Endpoint, Error, ErrorKind, Kind, Location, Locus, Result, is_unfinished, join,
@@ -58,31 +64,73 @@ async fn look_there(record: &RequestRecord, behalf: &Behalf, listed: &Listed) ->
     check_free(record, endpoint.as_ref(), listed).await
 }
 
-/// Refuses to export a local directory into itself.
+/// Refuses to export a local directory into itself, and to a path below something that is no
+/// directory.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] in both cases.
+pub(super) async fn refuse_inside(source: &[u8], destination: &str, behalf: &Behalf) -> Result<()> {
+    let source = PathBuf::from(OsStr::from_bytes(source));
+    let Ok(Location::Local(to)) = Location::parse(destination.as_ref()) else {
+        return Ok(());
+    };
+    let (destination, actor) = (destination.to_owned(), behalf.actor().clone());
+    let looked = actor.blocking(move || {
+        refuse_below_file("stage out to", &destination, &to)?;
+        if !source.is_absolute() {
+            return Ok(());
+        }
+        refuse_inside_here("stage out to", &source, &destination, &to)
+    });
+    looked.await
+}
+
+/// Refuses a path below something that is no directory. Blocking.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if it is one.
+fn refuse_below_file(doing: &'static str, destination: &str, to: &Path) -> Result<()> {
+    let mut above = to.ancestors().skip(1);
+    let found = above.find_map(|path| Some((path, path.metadata().ok()?)));
+    match found {
+        Some((path, found)) if !found.is_dir() => {
+            let why = format!("{} is no directory", path.display());
+            Err(Error::new(ErrorKind::Invalid, doing, destination)
+                .cause(why)
+                .hint("name a place below a directory")
+                .at(Locus::Destination))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Refuses a destination in a directory that is its source, by whatever name of this machine: also
+/// behind a link, or a mount of the source elsewhere. Blocking.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if the destination lies in the source.
-pub(super) async fn refuse_inside(source: &[u8], destination: &str, behalf: &Behalf) -> Result<()> {
-    let source = PathBuf::from(OsStr::from_bytes(source));
-    let to = Location::parse(destination.as_ref());
-    let (Ok(Location::Local(to)), true) = (to, source.is_absolute()) else {
+pub(crate) fn refuse_inside_here(
+    doing: &'static str,
+    source: &Path,
+    destination: &str,
+    to: &Path,
+) -> Result<()> {
+    let Some(root) = source.metadata().ok().filter(Metadata::is_dir) else {
         return Ok(());
     };
-    let actor = behalf.actor().clone();
-    let is_inside = actor.blocking(move || {
-        // A missing path lies in its nearest existing parent.
-        let above = to.ancestors().find_map(|path| path.canonicalize().ok());
-        let source = source.canonicalize().ok().filter(|source| source.is_dir());
-        let both = source.zip(above);
-        Ok(both.is_some_and(|(source, above)| above.starts_with(source)))
-    });
-    match is_inside.await? {
-        true => Err(Error::new(ErrorKind::Invalid, "stage out to", destination)
-            .cause("it lies in the source")
-            .hint("name a place outside it")
-            .at(Locus::Client)),
-        false => Ok(()),
+    // A missing path lies in its nearest existing parent.
+    let above = to.ancestors().find_map(|path| path.canonicalize().ok());
+    let is_root = |path: &Path| {
+        let found = path.metadata();
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (root.dev(), root.ino()))
+    };
+    if !above.is_some_and(|above| above.ancestors().any(is_root)) {
+        return Ok(());
     }
+    Err(Error::new(ErrorKind::Invalid, doing, destination)
+        .cause("it lies in the source")
+        .hint("name a place outside it")
+        .at(Locus::Client))
 }
 
 /// Checks that the export would replace nothing: some of its own files may be there, and nothing

@@ -12,6 +12,9 @@ use super::listed::{Item, Listed};
 /// Reasons kept per copy: the user of a copy with more sees the first.
 const REASONS_MAX: usize = 10_000;
 
+/// Other files named along with the first.
+const OTHERS_MAX: usize = 10;
+
 /// Files that a copy left out, by the subjects of their errors.
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
@@ -27,6 +30,20 @@ impl Reasons {
         } else if !self.lines.contains_key(subject) {
             self.more += 1;
         }
+    }
+
+    /// Returns the number of the other files and the first of their names, beside the one that this line
+    /// is about.
+    pub(super) fn others(&self, line: &str) -> Option<String> {
+        let others = self.lines.iter().filter(|(_, said)| *said != line);
+        let others: Vec<&str> = others.map(|(subject, _)| &**subject).collect();
+        let count = others.len() as u64 + self.more;
+        let named = others[..others.len().min(OTHERS_MAX)].join(", ");
+        let rest = match count - others.len().min(OTHERS_MAX) as u64 {
+            0 => String::new(),
+            rest => format!(" and {rest} more"),
+        };
+        (count > 0).then(|| format!("so it is with {count} more: {named}{rest}"))
     }
 
     /// Returns the reason why a path is missing, from whichever end reported it.

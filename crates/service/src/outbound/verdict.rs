@@ -73,7 +73,11 @@ pub(super) fn judge(
         return Ok(ending.figures);
     }
     if let Some(error) = losses.worst_of_one.take() {
-        return Err(error);
+        let why = error.cause_text();
+        return Err(match losses.reasons.others(&why) {
+            Some(others) => error.cause(format!("{why}; {others}")),
+            None => error,
+        });
     }
     let why = ending.last_error.unwrap_or_default();
     Err(Error::new(ErrorKind::Other, "copy to", &record.destination).cause(why))

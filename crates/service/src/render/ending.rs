@@ -164,30 +164,41 @@ fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
     ))
 }
 
-/// Why its source stays, with the name of the file that it stays for.
+/// Returns that somebody else than its destination has all of it.
+pub(super) fn pulled(shown: &api::Request) -> Option<String> {
+    let is_elsewhere = shown.state == api::RequestState::Delivered
+        && (shown.delivery.as_ref()).is_some_and(|delivery| delivery.delivered.is_none());
+    is_elsewhere.then(|| {
+        format!(
+            "somebody pulled all of it, so nothing more goes to {}, which does not have all of it",
+            shown.to
+        )
+    })
+}
+
+/// Returns why its source stays, or why it is not removed yet, with the names of the files.
 pub(super) fn why_kept(
     centre: &Centre,
     record: &RequestRecord,
     decisions: &[Decision],
+    is_tried_again: bool,
 ) -> Option<String> {
-    let is_failure = |of: &Decision| of.happening == Some(Happening::ReleaseFailed);
-    let is_named = |of: &Decision| matches!(of.reason, Reason::SourceFile { .. });
-    let is_other = |of: &Decision| of.happening == Some(Happening::Purged) && is_named(of);
+    let is_failure = |of: &&Decision| of.happening == Some(Happening::ReleaseFailed);
+    let is_named = |of: &&Decision| matches!(of.reason, Reason::SourceFile { .. });
+    let is_other = |of: &&Decision| of.happening == Some(Happening::Purged) && is_named(of);
     let mut back = decisions.iter().rev();
-    let last = back.by_ref().find(|of| is_failure(of) || is_other(of));
-    // A failure is told of right after the file that it is about.
-    let of_file = match last.is_some_and(is_failure) {
-        true => back.next(),
-        false => last,
-    };
+    let last = back.find(|of| is_failure(of) || is_other(of))?;
     let mut named = None;
-    if let Some(Reason::SourceFile { what, .. }) = of_file.map(|decision| &decision.reason) {
+    if let Reason::SourceFile { what, .. } = &last.reason {
         named = Some(what.clone());
     }
     let complaint = || centre.outgoing.complaints.of(record.id);
     let named = named.or_else(|| complaint().map(|complaint| complaint.text));
-    let why = named.or_else(|| Some(reason(centre, &last?.reason, centre.clock.now())))?;
-    Some(format!("scratch not released: {why}"))
+    let why = named.unwrap_or_else(|| reason(centre, &last.reason, centre.clock.now()));
+    Some(match is_tried_again {
+        true => format!("scratch not released yet, and tried again: {why}"),
+        false => format!("scratch not released: {why}"),
+    })
 }
 
 /// Returns whether a named thing failed that the reason doesn't mention.
@@ -217,7 +228,7 @@ fn code_of(reason: &Reason) -> &'static str {
         Fault::Full => "full",
         Fault::Unauthenticated => "unauthenticated",
         Fault::Corrupt => "corrupt",
-        Fault::Busy => "busy",
+        Fault::Busy | Fault::SourceBusy => "busy",
         Fault::SourceChanged | Fault::SourcesDiffer => "changed",
         Fault::SourceVanished => "not-found",
         Fault::NamesMeet => "conflict",

@@ -57,6 +57,19 @@ impl Store {
         fs::read(self.stage_in_path(request, "mixed")).unwrap_or_default()
     }
 
+    /// Records durably which of its files are left out, and why.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep_left_out(&self, request: RequestId, files: &str) -> Result<()> {
+        self.keep(&self.stage_in_path(request, "left-out"), files.as_bytes())
+    }
+
+    /// Returns which of its files are left out, and why.
+    pub(crate) fn left_out(&self, request: RequestId) -> String {
+        fs::read_to_string(self.stage_in_path(request, "left-out")).unwrap_or_default()
+    }
+
     /// Records durably that the files at an export's address are its own from now on.
     ///
     /// # Errors
@@ -94,5 +107,6 @@ impl Store {
         let _ = fs::remove_file(self.stage_in_path(request, "stage-in"));
         let _ = fs::remove_file(self.stage_in_path(request, "landing"));
         let _ = fs::remove_file(self.stage_in_path(request, "mixed"));
+        let _ = fs::remove_file(self.stage_in_path(request, "left-out"));
     }
 }

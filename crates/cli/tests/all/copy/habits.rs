@@ -55,6 +55,27 @@ fn flags_of_cp_mean_what_they_mean_there() {
 }
 
 #[test]
+fn set_user_id_bits_that_are_not_kept_are_said_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    fs::create_dir(world.path("t")).unwrap();
+    for (name, mode) in [("a", 0o4755), ("b", 0o2755), ("c", 0o755)] {
+        fs::write(world.path("t").join(name), "x").unwrap();
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(world.path("t").join(name), mode).unwrap();
+    }
+    let words = "set-user-ID and set-group-ID bits of 2 files";
+    for arguments in [["-p", "t", "one"], ["-a", "t", "two"]] {
+        let lines = ends(&world, &arguments, 6, &[words]);
+        assert_eq!(lines.matches("set-user-ID").count(), 1, "{lines}");
+    }
+    let lines = ends(&world, &["t", "three"], 0, &[]);
+    assert!(!lines.contains("set-user-ID"), "{lines}");
+    let found = fs::metadata(world.path("one/a")).unwrap().permissions();
+    assert_eq!(found.mode() & 0o7777, 0o755);
+}
+
+#[test]
 fn what_cp_knows_and_this_does_not_is_answered_with_what_to_use() {
     let world = World::new();
     fs::create_dir_all(world.path("into")).unwrap();

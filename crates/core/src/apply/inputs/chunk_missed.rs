@@ -65,6 +65,7 @@ pub(crate) fn on_chunk_missed(
         | Fault::Busy
         | Fault::SourceStalled
         | Fault::Unremovable
+        | Fault::SourceBusy
         | Fault::Other => apply::stage_in::loss::on_source_failure(state, source, fault, out),
     }
 }

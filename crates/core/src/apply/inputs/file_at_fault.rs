@@ -32,6 +32,11 @@ pub(crate) fn on_file_at_fault(
     out: &mut Outbox,
 ) {
     let (file, chunks) = (found.omission, (found.first, found.last));
+    // A name that is no file has no chunks, and nothing counts on it: whether all is safe does
+    // not depend on it.
+    if chunks.0 > chunks.1 {
+        return leave_out(state, id, file, false, out);
+    }
     let Some(request) = state.requests.get_mut(&id) else {
         return;
     };
@@ -53,21 +58,28 @@ pub(crate) fn on_file_at_fault(
     if !reads || awaits_what_depots_hold(state, id) {
         return;
     }
-    let Some(request) = state.requests.get(&id) else {
+    let is_known = |known: &Omission| known.file == file.file;
+    let known = state.requests.get(&id);
+    if known.is_none_or(|request| request.uncommon.omissions.iter().any(is_known)) {
+        return;
+    }
+    if !leave_to_depots(state, id, chunks, &file.reason()) {
+        leave_out(state, id, file, true, out);
+    }
+}
+
+/// Leaves a file out, or fails the request if nothing would be left.
+fn leave_out(state: &mut State, id: RequestId, file: Omission, is_file: bool, out: &mut Outbox) {
+    let Some(request) = state.requests.get_mut(&id) else {
         return;
     };
     let Err(place) = (request.uncommon.omissions).binary_search_by_key(&file.file, |of| of.file)
     else {
         return;
     };
-    // A name that is no file has no chunks, and nothing counts on it.
-    let is_file = chunks.0 <= chunks.1;
-    if is_file && leave_to_depots(state, id, chunks, &file.reason()) {
+    if request.is_final() {
         return;
     }
-    let Some(request) = state.requests.get_mut(&id) else {
-        return;
-    };
     let known = &request.uncommon.omissions;
     let files = known.iter().filter(|known| known.bytes > Bytes::ZERO);
     let is_last = is_file && files.count() as u64 + 1 >= request.spec.files;

@@ -60,6 +60,7 @@ pub(crate) fn on_scatter_failed(
         | Fault::SourceVanished
         | Fault::SourceUnreadable
         | Fault::Unremovable
+        | Fault::SourceBusy
         | Fault::SourcesDiffer
         | Fault::Unwritable
         | Fault::NamesMeet

@@ -4,7 +4,8 @@ use posthaste_types::{RequestId, Timestamp};
 
 use crate::{
     apply,
-    contract::{Fault, Happening, Outbox, Reason},
+    apply::tell::FILE_STAYS,
+    contract::{Fault, Outbox, Reason},
     state,
     state::{Release, State},
 };
@@ -24,7 +25,7 @@ impl Release {
     pub(crate) fn failed(fault: Fault, attempts: u32, now: Timestamp) -> Reason {
         let is_lasting = matches!(
             fault,
-            Fault::SourceChanged | Fault::SourceVanished | Fault::Corrupt
+            Fault::SourceChanged | Fault::SourceVanished | Fault::Unremovable | Fault::Corrupt
         );
         if is_lasting || attempts >= RELEASES_MAX {
             return Reason::GaveUp { fault, attempts };
@@ -47,13 +48,13 @@ impl Release {
     }
 }
 
-/// A file of a source stays, and people are told which.
+/// Files of a source stay, and people are told which.
 pub(crate) fn on_file_kept(state: &mut State, id: RequestId, what: String) {
     let fault = Fault::Unremovable;
     state::memory::remember(
         state,
         id,
-        "a file stays".into(),
+        FILE_STAYS.into(),
         Reason::SourceFile { fault, what },
     );
 }
@@ -72,7 +73,7 @@ pub(crate) fn on_source_kept(state: &mut State, id: RequestId, fault: Fault, out
     request.uncommon.has_asked_all = false;
     let reason = Release::failed(fault, request.uncommon.release_failures, now);
     (request.release, request.uncommon.release_at) = Release::after(&reason);
-    apply::tell::tell(state, out, Some(id), None, Happening::ReleaseFailed, reason);
+    apply::tell::tell_kept(state, id, fault, reason, out);
     apply::settle::deliver_if_there(state, id, out);
     apply::stage_in::onward_end::forget_if_gone_on(state, id);
 }

@@ -65,7 +65,7 @@ pub(crate) fn on_outward_kept(state: &mut State, id: RequestId, fault: Fault, ou
     outward.failures += 1;
     let reason = Release::failed(fault, outward.failures, now);
     (outward.release, outward.release_at) = Release::after(&reason);
-    apply::tell::tell(state, out, Some(id), None, Happening::ReleaseFailed, reason);
+    apply::tell::tell_kept(state, id, fault, reason, out);
 }
 
 /// Commands a release again after a restart: its outcome is unknown.

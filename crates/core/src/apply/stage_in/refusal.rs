@@ -61,7 +61,8 @@ pub(crate) fn on_left_out_there(state: &mut State, id: RequestId, found: &LeftOu
         return;
     }
     let said = left_out.named.iter().take(LEFT_OUT_SAID_MAX);
-    let said: Vec<String> = said.cloned().collect();
+    let is_new = |line: &&String| !arrival.left_out.named.contains(*line);
+    let said: Vec<String> = said.filter(is_new).cloned().collect();
     arrival.left_out = left_out;
     for said in said {
         let reason = Reason::NotThere { said };

@@ -229,7 +229,9 @@ impl Drop for Directory {
             empty: *self.empty.get_mut(),
             parent: self.parent.take(),
         };
-        let is_ours = self.made.get().is_some() && !self.existed;
+        // What was refused may be gone again, and would be made once more.
+        let is_refused = *self.refused.get_mut();
+        let is_ours = self.made.get().is_some() && !self.existed && !is_refused;
         self.seals.add(is_ours.then_some(seal));
     }
 }

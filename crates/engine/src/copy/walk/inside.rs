@@ -1,8 +1,16 @@
 //! Refusal of endless and destructive copies: a directory into itself, or a file onto itself.
 
+use std::{
+    cmp::Reverse,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::PoisonError,
+};
+
 use posthaste_endpoint::{
     Endpoint, Entry, Error, ErrorKind, Kind, Locus, Result, is_same_directory, join,
 };
+use tokio::task::spawn_blocking;
 
 use super::{
     super::{Source, lane::Shared, retry::retried},
@@ -111,6 +119,9 @@ pub(super) async fn refuse_root(shared: &Shared, root: &Directory) -> Result<()>
         };
         let _ = into.seal_directory(&root.to, &before, false).await;
     }
+    if is_itself {
+        remove_made(shared).await;
+    }
     match is_itself {
         true => Err(is_inside(
             from.show(b""),
@@ -118,6 +129,54 @@ pub(super) async fn refuse_root(shared: &Shared, root: &Directory) -> Result<()>
         )),
         false => Ok(()),
     }
+}
+
+/// Notes the directories that a copy would make by a way that [`refuse`] does not see through, as far
+/// as one of both ends lies here.
+pub(super) async fn note_absent(shared: &Shared, source: &Source, to: &[u8]) {
+    let into = &shared.destination;
+    let roots: Vec<PathBuf> = match (&source.place.local, &into.local) {
+        (Some(from), None) => {
+            let ends = ends_of(&into.endpoint.show(to)).into_iter();
+            ends.map(|end| from.path(&end)).collect()
+        }
+        (None, Some(into)) => vec![into.path(to)],
+        _ => return,
+    };
+    if shared.options.dry_run {
+        return;
+    }
+    let look = move || {
+        let is_absent = |path: &&Path| {
+            let found = path.symlink_metadata();
+            found.is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+        };
+        let above = |root: &PathBuf| {
+            let absent = root.ancestors().take_while(is_absent);
+            absent.map(Path::to_owned).collect::<Vec<_>>()
+        };
+        roots.iter().flat_map(above).collect()
+    };
+    let found: Vec<PathBuf> = spawn_blocking(look).await.unwrap_or_default();
+    let mut absent = shared.absent.lock().unwrap_or_else(PoisonError::into_inner);
+    *absent = found;
+}
+
+/// Removes the empty directories that were made for a refused copy.
+async fn remove_made(shared: &Shared) {
+    let mut made = {
+        let mut absent = shared.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *absent)
+    };
+    // What lies in another is longer.
+    made.sort_by_key(|path| Reverse(path.as_os_str().len()));
+    let remove = move || {
+        for path in made {
+            // One that something came to be in stays.
+            let _ = fs::remove_dir(path);
+        }
+    };
+    let _ = spawn_blocking(remove).await;
 }
 
 /// The directories of a source that the one that it goes to may be.
