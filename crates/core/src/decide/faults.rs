@@ -1,15 +1,16 @@
 //! Chunks that depots can rebuild without a file of the source.
 
 use alloc::vec::Vec;
-use posthaste_types::{ChunkIndex, DepotId, RequestId};
+use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::state::{Request, State};
 
 /// Returns the lanes from which depots may read to rebuild a chunk, and those that may rebuild
-/// one, as masks. They need not be up now. A request with a budget uses free depots only, and a
-/// store can't rebuild.
+/// one, as masks. They need not be up now. A request with a budget uses free depots only, a store
+/// can't rebuild, and a depot that is too small takes nothing.
 pub(crate) fn rebuilders(state: &State, request: &Request) -> (u64, u64) {
     let has_budget = request.wishes.budget_micro_usd.is_some();
+    let bytes = (request.replica).bytes_of(ChunkIndex::new(0), FragmentIndex::new(0));
     let lanes = request.depot_lanes();
     lanes.fold((0, 0), |(givers, takers), lane| {
         let Some(depot) = state.depots.get(&request.lanes[lane].depot) else {
@@ -17,7 +18,7 @@ pub(crate) fn rebuilders(state: &State, request: &Request) -> (u64, u64) {
         };
         let gives = !has_budget || depot.gives_free();
         let is_wished = !request.is_barred(lane) && (!has_budget || depot.is_free());
-        let takes = is_wished && !depot.stores;
+        let takes = is_wished && !depot.stores && depot.capacity >= bytes;
         (
             givers | u64::from(gives) << lane,
             takers | u64::from(takes) << lane,

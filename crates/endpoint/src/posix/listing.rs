@@ -75,7 +75,8 @@ impl PosixListing {
                 Ok(metadata) => metadata,
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
                 Err(cause) => {
-                    let look = || Error::io("look at", show(&found.path()), cause);
+                    let shown = show(&path.join(found.file_name()));
+                    let look = || Error::io("look at", shown, cause);
                     let (_, count) = unseen.get_or_insert_with(|| (look().at(Locus::Source), 0));
                     *count += 1;
                     continue;
@@ -90,20 +91,28 @@ impl PosixListing {
     }
 }
 
+impl PosixListing {
+    /// Ends the listing: reports names that can't be looked at.
+    fn end(&self) -> Result<Vec<Entry>> {
+        match &self.unseen {
+            Some((error, 1)) => Err(error.retold()),
+            Some((error, count)) => {
+                Err(error.retold().hint(format!("and {} more there", count - 1)))
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
 impl Listing for PosixListing {
     fn next_page(&mut self) -> Boxed<'_, Result<Vec<Entry>>> {
         Box::pin(async {
-            if let Some(first) = self.first.take() {
+            // An empty page would end the listing: names that can't be looked at come before it.
+            if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
                 return Ok(first);
             }
             if self.ended {
-                return match &self.unseen {
-                    Some((error, 1)) => Err(error.retold()),
-                    Some((error, count)) => {
-                        Err(error.retold().hint(format!("and {} more there", count - 1)))
-                    }
-                    None => Ok(Vec::new()),
-                };
+                return self.end();
             }
             let Some(mut pages) = self.pages.take() else {
                 return Err(Error::new(ErrorKind::Other, "list", show(&self.path))
@@ -119,7 +128,39 @@ impl Listing for PosixListing {
             let (pages, page, unseen) = reading.await?;
             (self.pages, self.unseen) = (Some(pages), unseen);
             self.ended = page.len() < PAGE_ENTRIES;
-            Ok(page)
+            match page.is_empty() {
+                true => self.end(),
+                false => Ok(page),
+            }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::process::geteuid;
+
+    use super::*;
+    use crate::actor::Account;
+
+    #[tokio::test]
+    async fn a_directory_of_which_nothing_can_be_looked_at_is_not_empty() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let listed = folder.path().join("listed");
+        fs::create_dir(&listed).unwrap();
+        fs::write(listed.join("f"), "f").unwrap();
+        for (path, mode) in [(folder.path(), 0o755), (&listed, 0o644)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let actor = Actor::account(Account::numbered(65534).unwrap());
+        let open = || PosixListing::acting(actor.clone(), &Place::plain(listed.clone()), false);
+        let mut listing = actor.run(open).unwrap();
+        let error = listing.next_page().await.unwrap_err().to_string();
+        assert!(error.contains("listed/f"), "{error}");
     }
 }

@@ -270,9 +270,17 @@ impl S3Client {
         if let Some(signer) = &home.signer {
             sign(signer, &mut head, None, about).await?;
         }
+        let is_put = head.method == "PUT";
         let request = Request::from_parts(head, body);
         let answer = self.web.send(request, about, patience).await?;
-        if answer.status().is_success() {
+        let status = answer.status();
+        if is_put && matches!(status.as_u16(), 202..=299) {
+            let error = about.fail(ErrorKind::Other);
+            return Err(error.cause(format!(
+                "the store answers {status}, which says of no object that it is there"
+            )));
+        }
+        if status.is_success() {
             return Ok(Ok(answer));
         }
         let (head, body) = answer.into_parts();

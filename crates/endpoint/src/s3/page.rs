@@ -48,7 +48,15 @@ impl Page {
                 ("ListBucketResult", "NextContinuationToken") => {
                     page.next = Some(std::mem::take(text)).filter(|next| !next.is_empty());
                 }
-                ("ListBucketResult", "IsTruncated") => truncated = text.trim() == "true",
+                ("ListBucketResult", "IsTruncated") => {
+                    truncated = match text.trim().to_ascii_lowercase().as_str() {
+                        "true" | "1" => true,
+                        "false" | "0" | "" => false,
+                        other => {
+                            return Err(format!("`{other}` where it says whether more follows"));
+                        }
+                    };
+                }
                 ("ListBucketResult", "EncodingType") => encoded = text == "url",
                 (_, "Contents") if !std::mem::take(&mut sized) => {
                     return Err(format!("no size of {}", object.key));
@@ -157,6 +165,8 @@ mod tests {
             "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
             "<ListBucketResult><IsTruncated>true</IsTruncated>\
              <NextContinuationToken></NextContinuationToken></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>True</IsTruncated></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>maybe</IsTruncated></ListBucketResult>",
             "\u{fffd}<",
             "",
             "<html></html>",

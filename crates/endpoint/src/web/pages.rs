@@ -307,7 +307,9 @@ fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
 /// time, and the size.
 fn is_shown(status: StatusCode, headers: &HeaderMap, entry: &Entry) -> bool {
     let tells = |name| text_of(headers, name).is_some();
-    let has_version = entry.version.is_some() && tells("etag");
+    // A weak version shows nothing about bytes (RFC 9110, section 8.8.1).
+    let is_strong = |version: &str| !version.starts_with("W/");
+    let has_version = entry.version.as_deref().is_some_and(is_strong) && tells("etag");
     let has_time = entry.mtime.is_some() && tells("last-modified");
     let has_size = status != StatusCode::PARTIAL_CONTENT || size_behind(headers).is_some();
     (has_version || has_time) && has_size

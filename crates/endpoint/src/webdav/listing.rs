@@ -138,6 +138,19 @@ impl WebDavListing {
             let Some(told) = self.found.next().await? else {
                 break;
             };
+            // So servers say that they leave out the rest (RFC 4918, section 11.5).
+            if let Some(status) = told.refusal.filter(|status| !is_gone(*status))
+                && told.path == self.full
+            {
+                let (about, kind) = (&self.found.about, kind_of_status(status));
+                return Err(refused(
+                    about,
+                    status,
+                    &HeaderMap::new(),
+                    kind,
+                    String::new(),
+                ));
+            }
             if told.path == self.full || told.refusal.is_some_and(is_gone) {
                 continue;
             }

@@ -25,12 +25,12 @@ use tokio::{
 use super::{
     expected::Wanted,
     goes_out, left_out,
-    listed::Listed,
+    listed::{Item, Listed},
     locked, onward,
     pace::{LOOK_EVERY, Pace},
     submit,
     verdict::{Losses, judge},
-    verify::verify,
+    verify::{look_for, verify},
     whole_chunks,
 };
 use crate::{
@@ -327,6 +327,9 @@ impl Carrier {
             self.copy(throttle, Arc::default()).await?;
             self.is_there();
         }
+        if onward::of(&self.record).is_some() {
+            self.look_again().await?;
+        }
         let expected = self.record.one_file.as_ref();
         let expected = expected.and_then(|one| one.checksum.as_deref());
         if let Some(expected) = expected.map(Wanted::restore).transpose()? {
@@ -341,6 +344,22 @@ impl Carrier {
         }
         let state = locked(&self.state);
         Ok((state.left_out.clone(), state.unkept))
+    }
+
+    /// Looks for each file from depots once more: they remove theirs next, and nobody else has it.
+    ///
+    /// # Errors
+    /// Errors of [`look_for`].
+    async fn look_again(&self) -> Result<()> {
+        let destination = submit::open(&self.record, &self.behalf).await?;
+        let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
+        let written = self.written()?;
+        let files = listed.in_order().filter_map(|(path, item)| match item {
+            Item::File(size) if written.has(path) => Some((path.to_vec(), size)),
+            Item::File(_) | Item::Directory | Item::Other => None,
+        });
+        let files: Vec<(Vec<u8>, u64)> = files.collect();
+        look_for(destination.as_ref(), &files).await
     }
 
     /// Compares the destination with the files that scratch is to release: others may have replaced

@@ -53,6 +53,28 @@ pub(super) async fn verify(
         .await
 }
 
+/// Checks that files are at the destination, with these sizes in bytes.
+///
+/// # Errors
+/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] for a file that is gone or has another size,
+/// and the endpoint's.
+pub(super) async fn look_for(destination: &dyn Endpoint, files: &[(Vec<u8>, u64)]) -> Result<()> {
+    let looks = stream::iter(0..files.len()).map(|place| async move {
+        let (path, size) = &files[place];
+        let there = destination.stat(path, false).await;
+        let there = there.map_err(|error| error.at(Locus::Destination))?;
+        if there.is_some_and(|there| there.size == *size) {
+            return Ok(());
+        }
+        Err(
+            Error::new(ErrorKind::Corrupt, "find", destination.show(path))
+                .cause("it came there, and is there no more as it came")
+                .at(Locus::Destination),
+        )
+    });
+    looks.buffer_unordered(ASKED_AT_ONCE).try_collect().await
+}
+
 /// Checks that a place is not the source under another name, as over SFTP to this machine.
 ///
 /// # Errors

@@ -460,3 +460,9 @@ fn what_is_another_chunk_now_is_sent_once_to_a_depot_that_comes_back() {
         261_129_221_500_588..261_129_221_500_591,
     );
 }
+
+#[test]
+fn a_chunk_is_not_left_to_depots_that_can_not_rebuild_it() {
+    play("left-to-too-few", 0..20);
+    play("left-without-room", 0..20);
+}

@@ -23,6 +23,7 @@ pub(crate) fn on_fragment_failed(
     };
     if let Some(pushed) = apply::flights::land_push(state, key, fragment) {
         apply::push::failures::on_push_failed(state, key, pushed, fault, out);
+        apply::repair::offer_mend(state, id, chunk);
         return;
     }
     let Some(flight) = apply::flights::land(state, key, fragment) else {

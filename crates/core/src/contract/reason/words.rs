@@ -5,10 +5,8 @@ use core::fmt;
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 
 use crate::{
-    contract::offer::write_offers,
-    contract::reason::Reason,
-    contract::reason::circuit::write_circuit,
-    contract::{Binding, Dollars},
+    contract::reason::{Reason, circuit::write_circuit},
+    contract::{Binding, Dollars, offer::write_offers},
 };
 
 /// Claim about data that arrived: a source may keep no checksum.

@@ -23,8 +23,13 @@ impl Replica {
             }
             empty |= u64::from(!self.holds(lane, chunk)) << lane;
         }
+        let (lacking, places) = (self.lacking(chunk).count_ones(), empty.count_ones());
+        // Only the centre sends to a destination that stands in for a depot before all is safe.
+        if lacking > places && self.columns.iter().any(|column| column.is_destination) {
+            return false;
+        }
         // If all depots together are too few, others may come.
-        let wanted = self.lacking(chunk).count_ones().min(empty.count_ones());
+        let wanted = lacking.min(places);
         given.count_ones() >= u32::from(self.code.data()) && (empty & takers).count_ones() >= wanted
     }
 

@@ -705,3 +705,19 @@ async fn an_older_file_of_that_size_is_not_what_was_moved() {
     assert_eq!(named.learn_time_step_ns(b"").await.unwrap(), None);
     assert_eq!(files.lock().unwrap().len(), 1, "something was tried");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_that_says_it_leaves_out_the_rest_is_refused() {
+    let server = Server::start(|asked| match &*asked.method {
+        "PROPFIND" => {
+            let file = told("/t/a", "<x:getcontentlength>1</x:getcontentlength>");
+            let rest = "<x:response><x:href>/t/</x:href>\
+                        <x:status>HTTP/1.1 507 Insufficient Storage</x:status></x:response>";
+            about(&format!("{}{file}{rest}", told("/t/", FOLDER)))
+        }
+        _ => Answer::sized(404, "", ""),
+    })
+    .await;
+    let endpoint = dav(&server).await;
+    says(list(&*endpoint).await, "507");
+}
