@@ -1,7 +1,6 @@
 //! Takes a request in, refuses it, or answers a changed one.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use posthaste_types::{RequestId, Timestamp};
 
 use crate::{

@@ -5,8 +5,7 @@ pub(crate) mod outlook;
 pub(crate) mod promise;
 pub(crate) mod space;
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use posthaste_plan::deliver::{self, Deliver, Piece};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 

@@ -1,7 +1,6 @@
 //! Lets a late request wait if that keeps more deadlines.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use posthaste_types::{Bytes, RequestId};
 
 use crate::{

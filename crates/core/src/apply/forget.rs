@@ -2,8 +2,7 @@
 //! others get its space. Each depot gets orders until it reports that nothing is left, also after
 //! an interruption.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 use posthaste_types::{DepotId, RequestId};
 

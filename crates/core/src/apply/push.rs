@@ -4,8 +4,7 @@ pub(crate) mod failures;
 pub(crate) mod follow;
 pub(crate) mod offers;
 
-use alloc::collections::BTreeSet;
-use alloc::vec;
+use alloc::{collections::BTreeSet, vec};
 use posthaste_plan::push::{self, Push as Next};
 use posthaste_types::{ChunkIndex, FragmentIndex, RequestId};
 

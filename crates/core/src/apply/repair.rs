@@ -1,7 +1,6 @@
 //! Makes lost fragments again from others.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use posthaste_plan::deliver::{self, Deliver};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 

@@ -1,7 +1,6 @@
 //! Asks depots to keep space for requests, and gives it back.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 
 use crate::{

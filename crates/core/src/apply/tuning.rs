@@ -1,7 +1,6 @@
 //! Tunes the number of sends that are in flight at once.
 
-use alloc::boxed::Box;
-use alloc::format;
+use alloc::{boxed::Box, format};
 use posthaste_plan::tuner::{Bounds, Choice, Method, PathFacts, Stocks, Tuner, optimizer};
 use posthaste_types::{Bytes, DepotId, RequestId};
 

@@ -2,8 +2,7 @@
 //! depot that was not named, one that is away, another request's slack, or a reservation. Each is
 //! tried on what is left for newcomers before it is offered, and the number of trials is bounded.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
 

@@ -8,8 +8,7 @@ pub(crate) mod follow;
 pub(crate) mod promise;
 pub(crate) mod space;
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
 use posthaste_plan::deliver::{Piece, Spot};
 use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, RequestId};

@@ -10,8 +10,7 @@ pub(crate) mod draw;
 pub(crate) mod follow;
 pub(crate) mod hold;
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{RequestId, Timestamp};
 
 use crate::{

@@ -4,8 +4,7 @@
 //! The centre has no part in it. A depot that has nothing of a chunk takes as many of its fragments
 //! as the code needs. It rebuilds the lost one, and keeps that one alone.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_plan::deliver::{Piece, Spot};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 

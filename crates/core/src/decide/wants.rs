@@ -1,8 +1,7 @@
 //! Keeps data derived from the books up to date: the order of requests, what each waits for, and
 //! when time alone changes something.
 
-use alloc::sync::Arc;
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use posthaste_types::{DepotId, RequestId, Timestamp};
 
 use crate::{

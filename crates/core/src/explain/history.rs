@@ -1,7 +1,6 @@
 //! Memory of a request for later queries: decisions, and the account of its slack.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use posthaste_types::RequestId;
 
 use crate::{

@@ -9,8 +9,7 @@ pub(crate) mod keep;
 pub(crate) mod raise;
 pub(crate) mod spread;
 
-use alloc::vec;
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::{Curve, Lane, Load, Scene, Supplies, Supply, Whole};
 use posthaste_types::{ByteRate, DepotId, RequestId, Timestamp};

@@ -6,8 +6,7 @@
 
 pub(crate) mod ahead;
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::Curve;
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};

@@ -6,8 +6,7 @@
 
 pub(crate) mod apart;
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::DepotId;
 
 use crate::{

@@ -1,8 +1,6 @@
 //! Remembers decisions and events with their requests.
 
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, string::String, vec::Vec};
 use posthaste_types::{DepotId, RequestId};
 
 use crate::{

@@ -1,7 +1,6 @@
 //! Names that people use for depots.
 
-use alloc::format;
-use alloc::string::String;
+use alloc::{format, string::String};
 use posthaste_types::DepotId;
 
 use crate::state::State;

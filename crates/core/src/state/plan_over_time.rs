@@ -6,8 +6,10 @@
 //! is the best there is. So a plan in force needs no other forecast and no other promise than the
 //! greedy one's. That forecast also judges its worth: a plan that keeps nothing more is rejected.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 use core::time::Duration;
 use posthaste_plan::horizon::Problem;
 use posthaste_types::{RequestId, Timestamp, record};

@@ -2,8 +2,7 @@
 //! counted on storing there, so that no other user of the depot takes it meanwhile. Until it is
 //! granted, and if it is refused, data goes as far as there is room.
 
-use alloc::sync::Arc;
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::reserve::AHEAD_MAX;
 use posthaste_types::{Bytes, DepotId, RequestId};

@@ -3,8 +3,10 @@
 //! A full uplink is shared evenly, whatever the urgency. So requests that can wait do, and a
 //! depot's rate meanwhile is only a lower bound of its own path.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 use core::time::Duration;
 use posthaste_types::{ByteRate, Bytes, DepotId, Timestamp, record};
 

@@ -1,7 +1,6 @@
 //! Lets destinations take what the centre sends to others, as it arrives.
 
-use alloc::collections::BTreeSet;
-use alloc::vec;
+use alloc::{collections::BTreeSet, vec};
 use posthaste_plan::deliver;
 use posthaste_types::{ChunkIndex, FragmentIndex, RequestId};
 

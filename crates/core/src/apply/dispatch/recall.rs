@@ -2,11 +2,8 @@
 //! They were sent when the path seemed to carry them within seconds, and other depots would have
 //! them sooner now.
 
-use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::vec::Vec;
-use core::cmp::Reverse;
-use core::time::Duration;
+use alloc::{collections::BTreeMap, format, vec::Vec};
+use core::{cmp::Reverse, time::Duration};
 use posthaste_types::{Bytes, DepotId, FragmentIndex, RequestId};
 
 use crate::{

@@ -1,5 +1,4 @@
-use alloc::format;
-use alloc::vec::Vec;
+use alloc::{format, vec::Vec};
 use posthaste_types::{Bytes, ChunkIndex, DepotId, RequestId};
 
 use crate::{

@@ -1,7 +1,9 @@
 //! Follows a plan: gives quotas, and drops a plan that no longer fits.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 use posthaste_plan::horizon::Schedule;
 use posthaste_types::{DepotId, RequestId};
 

@@ -1,7 +1,6 @@
 //! Lets depots take a fragment from another while that one still receives it.
 
-use alloc::collections::BTreeSet;
-use alloc::vec;
+use alloc::{collections::BTreeSet, vec};
 use posthaste_plan::push::{self};
 use posthaste_types::{ChunkIndex, FragmentIndex, RequestId};
 

@@ -1,7 +1,6 @@
 //! Offers of fragments that may go on between depots, after something about them changed.
 
-use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::{boxed::Box, collections::BTreeSet};
 use posthaste_types::{ChunkIndex, DepotId, RequestId};
 
 use crate::{

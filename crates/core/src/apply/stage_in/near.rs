@@ -1,8 +1,6 @@
 //! Sends chunks to depots near the centre until the stage-in may begin.
 
-use alloc::collections::BTreeSet;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId, SourceId};
 
 use crate::{

@@ -1,8 +1,7 @@
 //! Reports of a stage-in's destination: it refuses data, or keeps it without modes, times or some
 //! files.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use posthaste_types::RequestId;
 
 use crate::{

@@ -1,7 +1,6 @@
 //! Takes a stage-in in.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use posthaste_types::{RequestId, Timestamp};
 
 use crate::{

@@ -1,7 +1,6 @@
 //! Deliver-by of requests: promised or not, and never late in silence.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 use posthaste_types::{Bytes, DepotId, RequestId, Timestamp};
 

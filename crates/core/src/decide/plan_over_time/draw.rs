@@ -1,7 +1,6 @@
 //! The books as a problem for a plan over time.
 
-use alloc::vec;
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use core::time::Duration;
 use posthaste_plan::Supplies;
 use posthaste_plan::horizon::{Demand, Grid, Link, Money, Node, Price, Problem, Rooms};

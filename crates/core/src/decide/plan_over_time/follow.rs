@@ -1,9 +1,6 @@
 //! Quotas of a plan, set and taken back.
 
-use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use posthaste_plan::horizon::Schedule;
 use posthaste_types::{Bytes, RequestId};
 

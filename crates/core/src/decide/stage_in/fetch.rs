@@ -6,8 +6,7 @@
 //! enough. A source gets no chunk if it would finish it later than the others finish all that is
 //! left. An idle source is asked again for a chunk with which another is late.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, ChunkIndex, RequestId, SourceId};
 
 use crate::{

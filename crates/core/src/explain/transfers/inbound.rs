@@ -1,7 +1,6 @@
 //! Views of what comes in.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, RequestId, SourceId, Timestamp};
 
 use crate::{

@@ -1,7 +1,6 @@
 //! Rest of one stage-in at each of its sources, for views of its transfers.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use posthaste_types::{Bytes, RequestId, SourceId, Timestamp};
 
 use crate::{
