@@ -37,7 +37,7 @@ const PROGRAMS: [&str; 4] = [
 fn program(name: &str) -> PathBuf {
     find_python().unwrap();
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../plugins")
+        .join("../../../plugins")
         .join(name)
 }
 
