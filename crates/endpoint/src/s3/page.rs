@@ -33,7 +33,8 @@ impl Page {
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let mut page = Self::default();
         let (mut object, mut sized) = (Object::default(), false);
-        let (mut encoded, mut whole, mut truncated) = (false, false, false);
+        let (mut encoded, mut whole) = (false, false);
+        let mut said = Said::default();
         walk(body, known_name, |ended| {
             let text = ended.text;
             match (ended.above, ended.name) {
@@ -48,16 +49,12 @@ impl Page {
                 ("ListBucketResult", "NextContinuationToken") => {
                     page.next = Some(std::mem::take(text)).filter(|next| !next.is_empty());
                 }
-                ("ListBucketResult", "IsTruncated") => {
-                    truncated = match text.trim().to_ascii_lowercase().as_str() {
-                        "true" | "1" => true,
-                        "false" | "0" | "" => false,
-                        other => {
-                            return Err(format!("`{other}` where it says whether more follows"));
-                        }
-                    };
+                ("ListBucketResult", "NextMarker") => said.marker |= !text.is_empty(),
+                ("ListBucketResult", "IsTruncated") => said.truncated = is_truncated(text)?,
+                ("ListBucketResult", "KeyCount") => said.keys = text.trim().parse().ok(),
+                ("ListBucketResult", "EncodingType") => {
+                    encoded = text.trim().eq_ignore_ascii_case("url");
                 }
-                ("ListBucketResult", "EncodingType") => encoded = text == "url",
                 (_, "Contents") if !std::mem::take(&mut sized) => {
                     return Err(format!("no size of {}", object.key));
                 }
@@ -70,15 +67,38 @@ impl Page {
         if !whole {
             return Err("no whole listing".to_owned());
         }
-        // A page with both is followed, even if it claims to be the last: more keys are never
-        // wrong.
-        if truncated && page.next.is_none() {
-            return Err("there are more keys, and it doesn't say where".to_owned());
-        }
+        page.check(&said)?;
         if encoded {
             page.decode()?;
         }
         Ok(page)
+    }
+
+    /// Checks that the page is what it says of itself.
+    fn check(&self, said: &Said) -> Result<(), String> {
+        let goes_on = self.next.is_some() || said.marker;
+        match said.truncated {
+            Some(true) if self.next.is_none() => {
+                return Err("there are more keys, and it doesn't say where".to_owned());
+            }
+            Some(false) if goes_on => {
+                return Err("it says both that no more keys follow and where".to_owned());
+            }
+            None if said.marker && self.next.is_none() => {
+                return Err(
+                    "it says where more keys follow, in the words of another list".to_owned(),
+                );
+            }
+            Some(_) | None => {}
+        }
+        let (objects, all) = (self.objects.len(), self.objects.len() + self.prefixes.len());
+        // Some stores count no prefixes.
+        match said.keys {
+            Some(keys) if keys != objects && keys != all => {
+                Err(format!("it says that it has {keys} keys, and has {all}"))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn decode(&mut self) -> Result<(), String> {
@@ -89,6 +109,25 @@ impl Page {
             }
         }
         Ok(())
+    }
+}
+
+/// What a page says of itself.
+#[derive(Debug, Default)]
+struct Said {
+    truncated: Option<bool>,
+    /// Number of its keys and prefixes.
+    keys: Option<usize>,
+    /// True if it says where more keys follow as the older list does.
+    marker: bool,
+}
+
+fn is_truncated(text: &str) -> Result<Option<bool>, String> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" => Ok(Some(true)),
+        "false" | "0" => Ok(Some(false)),
+        "" => Ok(None),
+        other => Err(format!("`{other}` where it says whether more follows")),
     }
 }
 
@@ -104,6 +143,8 @@ fn known_name(name: &str) -> &'static str {
         "CommonPrefixes" => "CommonPrefixes",
         "NextContinuationToken" => "NextContinuationToken",
         "EncodingType" => "EncodingType",
+        "NextMarker" => "NextMarker",
+        "KeyCount" => "KeyCount",
         "IsTruncated" => "IsTruncated",
         "ListBucketResult" => "ListBucketResult",
         _ => "",
@@ -155,6 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_counted_with_or_without_prefixes() {
+        for count in ["", "1", "2", "many"] {
+            let text = format!(
+                "<ListBucketResult><KeyCount>{count}</KeyCount>\
+                 <Contents><Key>a&#x1;\u{2}</Key><Size>1</Size></Contents>\
+                 <CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes></ListBucketResult>"
+            );
+            let page = Page::parse(text.as_bytes()).unwrap();
+            assert_eq!(page.objects[0].key, "a\u{1}\u{2}");
+            assert_eq!((page.objects.len(), page.prefixes.len()), (1, 1));
+        }
+    }
+
+    #[test]
     fn a_broken_page_is_no_short_page() {
         for text in [
             "<ListBucketResult><Contents><Key>a</Key>",
@@ -167,6 +222,15 @@ mod tests {
              <NextContinuationToken></NextContinuationToken></ListBucketResult>",
             "<ListBucketResult><IsTruncated>True</IsTruncated></ListBucketResult>",
             "<ListBucketResult><IsTruncated>maybe</IsTruncated></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>false</IsTruncated>\
+             <NextContinuationToken>t</NextContinuationToken></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>false</IsTruncated>\
+             <NextMarker>a</NextMarker></ListBucketResult>",
+            "<ListBucketResult><NextMarker>a</NextMarker></ListBucketResult>",
+            "<ListBucketResult><KeyCount>2</KeyCount><Contents><Key>a</Key><Size>1</Size></Contents>\
+             </ListBucketResult>",
+            "<ListBucketResult><KeyCount>0</KeyCount><Contents><Key>a</Key><Size>1</Size></Contents>\
+             </ListBucketResult>",
             "\u{fffd}<",
             "",
             "<html></html>",

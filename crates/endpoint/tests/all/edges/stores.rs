@@ -7,7 +7,7 @@ use posthaste_endpoint::{BodySum, Endpoint, Entry, ErrorKind, Kind, Result};
 use posthaste_testbed::odd::{Answer, Asked, Server};
 
 use crate::edges::{
-    azure, s3, says,
+    azure, put, s3, says,
     table::{End, shown},
     web,
 };
@@ -208,6 +208,76 @@ async fn a_listing_that_has_more_and_does_not_say_where_is_not_all() {
         says(list(&*s3(&server)).await, "more keys");
     }
     shown("S3", "a page has more and does not say where", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_that_contradicts_itself_is_refused() {
+    for (more, words) in [
+        ("<KeyCount>3</KeyCount>", "says that it has 3 keys"),
+        ("<KeyCount>1</KeyCount>", "says that it has 1 keys"),
+        (
+            "<IsTruncated>false</IsTruncated><NextContinuationToken>t</NextContinuationToken>",
+            "both",
+        ),
+        (
+            "<IsTruncated>false</IsTruncated><NextMarker>t/b</NextMarker>",
+            "both",
+        ),
+    ] {
+        let server = Server::start(move |_| page(&[("a", 1), ("b", 1)], more)).await;
+        says(list(&*s3(&server)).await, words);
+    }
+    shown("S3", "a page contradicts itself", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_no_xml_can_hold_are_asked_for_and_read_encoded() {
+    let server = Server::start(|asked| match asked.target.contains("list-type=2") {
+        true if asked.target.contains("encoding-type=url") => page(
+            &[("a%01b%2Fc", 1), ("d+e%0A", 1)],
+            "<EncodingType>url</EncodingType>",
+        ),
+        true => Answer::sized(500, "", ""),
+        false => Answer::sized(200, ABOUT, asked.target.clone()),
+    })
+    .await;
+    let endpoint = s3(&server);
+    let entries = list(&*endpoint).await.unwrap();
+    let files: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.kind == Kind::File)
+        .map(|entry| &*entry.name)
+        .collect();
+    assert_eq!(files, [&b"a\x01b/c"[..], b"d e\n"]);
+    let bare = Entry::bare(Vec::new(), Kind::File);
+    let whole = endpoint.get(b"a\x01b/c", &bare).await.unwrap();
+    assert_eq!(whole.data.concat(), b"/b/t/a%01b/c");
+    shown(
+        "S3",
+        "a key has characters that no XML can hold",
+        End::Right,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_a_write_that_says_of_no_object_that_it_is_there_is_refused() {
+    for status in [202, 204, 206] {
+        let server = Server::start(move |asked| match &*asked.method {
+            "PUT" => Answer {
+                status,
+                ..stored(asked)
+            },
+            _ => Answer::sized(404, "", ""),
+        })
+        .await;
+        let error = says(put(&*s3(&server), b"x", b"some bytes").await, "no object");
+        assert!(error.to_string().contains(&status.to_string()), "{error}");
+    }
+    shown(
+        "S3",
+        "a write is answered with a success that says nothing of an object",
+        End::Refused,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
