@@ -20,7 +20,13 @@ pub(crate) const LOGIN_WANTED: &str = "it wants a user and a password";
 
 /// Proxies by target.
 #[derive(Clone, Default)]
-pub(crate) struct Proxies(Option<Arc<Matcher>>);
+pub(crate) struct Proxies(Option<Arc<Known>>);
+
+struct Known {
+    matcher: Matcher,
+    /// Hosts that no proxy leads to at one port: the matcher knows no ports.
+    direct: Vec<(String, u16)>,
+}
 
 /// Hides everything: addresses of proxies hold passwords.
 impl fmt::Debug for Proxies {
@@ -66,8 +72,16 @@ impl Proxies {
             return Ok(Self(None));
         }
         let matcher = Matcher::builder().all(all).http(http).https(https);
-        let matcher = matcher.no(variable("NO_PROXY").unwrap_or_default());
-        Ok(Self(Some(Arc::new(matcher.build()))))
+        let none = variable("NO_PROXY").unwrap_or_default();
+        let (mut direct, mut rest) = (Vec::new(), Vec::new());
+        for one in none.split(',').map(str::trim) {
+            match at_port(one) {
+                Some(at) => direct.push(at),
+                None => rest.push(one),
+            }
+        }
+        let matcher = matcher.no(rest.join(",")).build();
+        Ok(Self(Some(Arc::new(Known { matcher, direct }))))
     }
 
     /// Returns whether there may be any.
@@ -84,7 +98,9 @@ impl Proxies {
             Ok(IpAddr::V6(address)) => address.is_loopback() || address.is_unicast_link_local(),
             Err(_) => host.eq_ignore_ascii_case("localhost"),
         };
-        self.0.as_ref()?.intercept(uri).filter(|_| !is_here)
+        let known = self.0.as_ref()?;
+        let is_direct = is_here || known.direct.iter().any(|at| leads_to(at, host, uri));
+        known.matcher.intercept(uri).filter(|_| !is_direct)
     }
 
     /// Returns the `Authorization` value for the proxy that passes on a request over plain HTTP.
@@ -134,6 +150,31 @@ impl Proxies {
     }
 }
 
+/// Reads `host:port`, `.domain:port` or `[address]:port`.
+fn at_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    // An address of version 6 has no port without brackets.
+    let host = match host.strip_prefix('[') {
+        Some(address) => address.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    let host = host.trim_start_matches("*.").trim_start_matches('.');
+    Some((host.to_ascii_lowercase(), port.parse().ok()?))
+}
+
+/// Returns whether an address is of this host, or of one in this domain, at this port.
+fn leads_to((known, port): &(String, u16), host: &str, uri: &Uri) -> bool {
+    let implied = match uri.scheme_str() {
+        Some("http") => 80,
+        _ => 443,
+    };
+    let host = host.to_ascii_lowercase();
+    let above = host.strip_suffix(&**known);
+    uri.port_u16().unwrap_or(implied) == *port
+        && above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
 /// Returns whether the proxy reads the requests and passes them on; otherwise it forwards bytes
 /// that it can't read.
 fn is_plain(proxy: &Intercept, uri: &Uri) -> bool {
@@ -180,7 +221,10 @@ mod tests {
         let all = [
             ("ALL_PROXY", "socks5h://a:1"),
             ("HTTPS_PROXY", "http://user:hush@b:2"),
-            ("NO_PROXY", "inside.example, 10.0.0.0/8"),
+            (
+                "NO_PROXY",
+                "inside.example, 10.0.0.0/8, at.example:8443,.in.example:80, [fd00::1]:9",
+            ),
         ];
         let at = |uri| leads(&all, uri);
         assert_eq!(at("https://store.example/x"), Some("http://b:2/".into()));
@@ -193,8 +237,22 @@ mod tests {
             "http://[::1]:80/x",
             "http://localhost/x",
             "http://169.254.169.254/latest",
+            "https://at.example:8443/x",
+            "https://s3.at.example:8443/x",
+            "http://in.example/x",
+            "http://a.in.example:80/x",
+            "http://[fd00::1]:9/x",
         ] {
             assert_eq!(at(direct), None, "{direct}");
+        }
+        for other in [
+            "https://at.example/x",
+            "https://at.example:8444/x",
+            "https://that.example:8443/x",
+            "https://in.example/x",
+            "http://[fd00::1]/x",
+        ] {
+            assert!(at(other).is_some(), "{other}");
         }
         assert_eq!(leads(&[], "https://store.example/x"), None);
     }
