@@ -25,7 +25,7 @@ use super::{
     Links, Notice,
     lane::{Shared, spec_of},
     progress::Moving,
-    remote::is_taken,
+    remote::{is_taken, points_nowhere},
     small,
     walk::{There, Work},
 };
@@ -143,13 +143,10 @@ fn copy_link(shared: &Shared, work: &Work, from: &Place, to: &Place) -> Result<(
             return Ok(());
         }
         Links::Follow => {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                "follow",
-                from.shown().to_string_lossy(),
-            )
-            .cause("the link points nowhere")
-            .at(Locus::Source));
+            // Where it may not be looked at, or points to itself, that is the reason.
+            let looked = posix::stat(&from.path, true);
+            looked.map_err(|error| about(error, from).at(Locus::Source))?;
+            return Err(points_nowhere(from.shown().to_string_lossy()));
         }
         Links::Keep => {}
     }

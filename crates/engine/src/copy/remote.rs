@@ -256,11 +256,10 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
             return Ok(());
         }
         Links::Follow => {
-            return Err(
-                Error::new(ErrorKind::NotFound, "follow", source.show(&work.from))
-                    .cause("the link points nowhere")
-                    .at(Locus::Source),
-            );
+            // Where it may not be looked at, or points to itself, that is the reason.
+            let looked = retried(shared, || source.stat(&work.from, true)).await;
+            looked.map_err(|error| error.at(Locus::Source))?;
+            return Err(points_nowhere(source.show(&work.from)));
         }
         Links::Keep => {}
     }
@@ -294,6 +293,13 @@ async fn copy_link(shared: &Arc<Shared>, work: &Work, shown: &str) -> Result<()>
         Err(error) => return Err(error.at(Locus::Destination)),
     }
     Ok(())
+}
+
+/// Returns the error for a link that can't be followed.
+pub(super) fn points_nowhere(shown: impl Into<String>) -> Error {
+    Error::new(ErrorKind::NotFound, "follow", shown)
+        .cause("the link points nowhere")
+        .at(Locus::Source)
 }
 
 /// Lets the server copy the file itself if both ends are its own. Returns whether it did.

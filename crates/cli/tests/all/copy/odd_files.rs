@@ -405,3 +405,22 @@ fn of_two_sources_with_one_name_the_second_is_told() {
         .output();
     assert!(output.unwrap().status.success());
 }
+
+#[test]
+fn a_link_that_can_t_be_followed_says_why() {
+    let world = World::new();
+    let tree = world.path("t");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("a"), "a").unwrap();
+    symlink("gone", tree.join("gone-link")).unwrap();
+    symlink("loop", tree.join("loop")).unwrap();
+    let output = world.cp(["-rL", "t/", "there"]).output().unwrap();
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    let line_of = |name: &str| lines.lines().find(|line| line.contains(name)).unwrap();
+    assert!(line_of("gone-link").contains("points nowhere"), "{lines}");
+    let of_loop = line_of("t/loop");
+    assert!(!of_loop.contains("points nowhere"), "{lines}");
+    assert!(of_loop.contains("symbolic links"), "{lines}");
+    assert!(world.path("there/a").exists());
+}

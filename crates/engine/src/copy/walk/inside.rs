@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::PoisonError,
@@ -203,15 +204,53 @@ async fn lookalikes(
         // It may be called by another path there, as where a server shows some of its files alone.
         _ => ends_of(&into.show(&root.to)),
     };
+    let mut listed = Listed::new();
     for below in candidates {
-        let there = from.stat(&below, false).await;
-        if let Ok(Some(there)) = there
-            && there.kind == Kind::Directory
-        {
+        if has_directory(from, &below, &mut listed).await {
             found.push(below);
         }
     }
     found
+}
+
+/// Names of the directories in those that were listed.
+type Listed = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
+
+/// Returns whether a source has this directory. A web server is not asked for names that it did not
+/// list itself: they are of this machine, and none of its business.
+async fn has_directory(from: &dyn Endpoint, below: &[u8], listed: &mut Listed) -> bool {
+    if !["http", "webdav"].contains(&from.capabilities().scheme) {
+        let there = from.stat(below, false).await;
+        return matches!(there, Ok(Some(there)) if there.kind == Kind::Directory);
+    }
+    let mut above = Vec::new();
+    for name in below.split(|byte| *byte == b'/') {
+        if !listed.contains_key(&above) {
+            let names = directories_in(from, &above).await;
+            listed.insert(above.clone(), names);
+        }
+        if !listed.get(&above).is_some_and(|names| names.contains(name)) {
+            return false;
+        }
+        above = join(&above, name);
+    }
+    true
+}
+
+/// Returns the names of the directories in another; none where it can't be listed.
+async fn directories_in(from: &dyn Endpoint, path: &[u8]) -> BTreeSet<Vec<u8>> {
+    let mut names = BTreeSet::new();
+    let Ok(mut listing) = from.list(path, false).await else {
+        return names;
+    };
+    while let Ok(page) = listing.next_page().await
+        && !page.is_empty()
+    {
+        let directories = page.into_iter();
+        let directories = directories.filter(|entry| entry.kind == Kind::Directory);
+        names.extend(directories.map(|entry| entry.name));
+    }
+    names
 }
 
 /// Returns whether the first entry of a source has the name of an entry at the destination.
