@@ -152,6 +152,15 @@ pub trait Reader: Send + Sync {
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
+    /// Returns whether ranges that are read apart are sure to be of one version. Where not, only one
+    /// stream from start to end is.
+    fn is_of_one_version(&self) -> bool {
+        self.entry().version.is_some() || self.entry().mtime.is_some()
+    }
+    /// Returns whether all bytes were read and have [`Reader::stored_sum`].
+    fn is_compared(&self) -> bool {
+        false
+    }
     /// Streams `range`, which may be empty. The stream ends with an error if fewer bytes are there.
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>>;
     /// Fails with [`crate::ErrorKind::Changed`] unless the file is still the opened one.
@@ -186,6 +195,11 @@ pub trait Writer: Send + Sync {
     /// may be called later.
     fn finish_ahead(&self, whole: Checksum) -> Boxed<'_, Result<()>> {
         self.finish(whole)
+    }
+
+    /// Streams what was written of `range`, if that is here; `None` if it is as far as the source.
+    fn read_back(&self, _range: Range<u64>) -> Option<ByteStream> {
+        None
     }
 
     /// Returns the start of segment `index`. Segments of a file of unknown length may grow, so that

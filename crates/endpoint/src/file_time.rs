@@ -2,6 +2,8 @@
 
 use std::{cmp::Ordering, fmt};
 
+use crate::clock;
+
 /// Time of a file system: whole seconds since the Unix epoch and nanoseconds after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileTime {
@@ -11,7 +13,25 @@ pub struct FileTime {
     pub nanos: u32,
 }
 
+/// Age of a time, in seconds, from which a later change is sure to have another: many servers tell
+/// whole seconds, and the clock of the files may be another (RFC 9110, section 8.8.2.2).
+const SETTLED_SECS: i64 = 60;
+
 impl FileTime {
+    /// Returns whether a change after `now_secs` can't have this time too.
+    pub(crate) fn is_settled(self, now_secs: i64) -> bool {
+        self.secs
+            .checked_add(SETTLED_SECS)
+            .is_some_and(|settled| settled <= now_secs)
+    }
+
+    /// Returns whether a change from now on shows in the time of a file that has this one. Whole
+    /// seconds do not show one within the last of them.
+    #[must_use]
+    pub fn shows_changes(self) -> bool {
+        self.nanos > 0 || self.is_settled(i64::try_from(clock::unix_secs()).unwrap_or(0))
+    }
+
     /// Returns whether both fall into one step of `step_ns`: stores keep different precisions.
     #[must_use]
     pub fn agrees(self, other: Self, step_ns: u32) -> bool {

@@ -5,6 +5,7 @@
 //! way.
 
 mod circle;
+mod doubt;
 mod raw;
 mod record;
 mod spans;
@@ -20,6 +21,7 @@ use crate::{
 };
 
 pub(crate) use circle::Circle;
+pub(crate) use doubt::{Doubt, Removed, other_bytes};
 pub(crate) use raw::{KeysListing, RawStore};
 pub(crate) use record::Record;
 pub(crate) use spans::Spans;

@@ -27,7 +27,7 @@ use futures_util::stream;
 use serde_json::{Map, Value};
 
 use crate::{
-    Capabilities, Checksum, Error, ErrorKind, Result,
+    Capabilities, Checksum, Error, ErrorKind, FileTime, Result,
     access::Chosen,
     config,
     endpoint::{
@@ -432,6 +432,11 @@ impl Reader for PluginReader {
 
     fn checksum(&self) -> Option<Checksum> {
         None
+    }
+
+    /// Times in whole seconds don't show a change within the last of them.
+    fn is_of_one_version(&self) -> bool {
+        self.entry.version.is_some() || self.entry.mtime.is_some_and(FileTime::shows_changes)
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {

@@ -15,6 +15,7 @@ mod redirect;
 mod status;
 mod text;
 pub(crate) mod tls;
+mod version;
 
 use std::{error::Error as StdError, path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -39,6 +40,7 @@ pub(crate) use range::{check_version, content_length, cut, told_size};
 pub(crate) use status::{kind_of_status, refused};
 pub use text::{bearer_token, encode};
 pub(crate) use text::{decode, quoted, text_of};
+pub(crate) use version::{OneVersion, is_strong};
 
 use crate::{
     Error, ErrorKind, Locus, Result,

@@ -20,6 +20,7 @@ mod lane;
 mod large;
 mod local;
 mod progress;
+mod proof;
 mod remote;
 mod retry;
 mod small;

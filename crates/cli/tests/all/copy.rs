@@ -24,5 +24,6 @@ mod stream;
 mod table;
 mod trouble;
 mod two_writers;
+mod versions;
 mod web;
 mod world;

@@ -12,7 +12,7 @@ use crate::{
     Checksum, Error, ErrorKind, FileTime, Result, Status, StoredSum, Summer, dates,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader},
     objects::{Head, Spans, content_type, parse_mode, show_mode},
-    web::{About, check_version, cut, quoted, text_of},
+    web::{About, OneVersion, check_version, cut, is_strong, quoted, text_of},
 };
 
 const MTIME: &str = "x-ms-meta-mtime";
@@ -169,19 +169,35 @@ pub(super) struct ObjectReader {
     checksum: Option<Checksum>,
     /// Spans, with the MD5 of a blob that others wrote.
     spans: Spans,
+    one: OneVersion,
 }
 
 impl ObjectReader {
     pub(super) fn new(client: Arc<AzureClient>, key: String, head: &Head) -> Self {
         let checksum = Metadata::of(&head.headers).checksum;
         let md5 = md5_in(&head.headers).filter(|_| checksum.is_none());
+        let entry = entry_of(&head.headers, head.size, Kind::File);
         Self {
             client,
             key,
-            entry: entry_of(&head.headers, head.size, Kind::File),
+            one: OneVersion::new(entry.version.as_deref().is_some_and(is_strong)),
+            entry,
             checksum,
             spans: Spans::of(md5.map(StoredSum::Md5)),
         }
+    }
+
+    /// Requests a range on the condition that the blob is the opened one.
+    async fn fetch(&self, range: &Range<u64>) -> Result<ByteStream> {
+        let about = self.client.reading("read", &self.key);
+        let span = format!("bytes={}-{}", range.start, range.end - 1);
+        let mut call = Call::new("GET", &self.key, about.clone()).header("x-ms-range", span);
+        if let Some(version) = &self.entry.version {
+            call = call.header("if-match", &**version);
+        }
+        let answer = self.client.send(call).await?;
+        check_version(answer.headers(), &self.entry, range, &about)?;
+        cut(answer, range, self.entry.size, about)
     }
 }
 
@@ -199,21 +215,21 @@ impl Reader for ObjectReader {
         ours.or(self.spans.wanted())
     }
 
+    fn is_of_one_version(&self) -> bool {
+        self.one.is_sure()
+    }
+
+    fn is_compared(&self) -> bool {
+        self.spans.is_same(self.entry.size)
+    }
+
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
         Box::pin(async move {
             if range.is_empty() {
                 let nothing: ByteStream = Box::pin(futures_util::stream::empty());
                 return Ok(nothing);
             }
-            let about = self.client.reading("read", &self.key);
-            let span = format!("bytes={}-{}", range.start, range.end - 1);
-            let mut call = Call::new("GET", &self.key, about.clone()).header("x-ms-range", span);
-            if let Some(version) = &self.entry.version {
-                call = call.header("if-match", &**version);
-            }
-            let answer = self.client.send(call).await?;
-            check_version(answer.headers(), &self.entry, &about)?;
-            let body = cut(answer, &range, self.entry.size, about)?;
+            let body = self.one.judge(self.fetch(&range).await)?;
             let len = range.end - range.start;
             Ok(self.spans.watch(range.start, len, body))
         })

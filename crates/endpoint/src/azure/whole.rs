@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Checksum, Condition, Entry, Error, ErrorKind, FileSpec, Kind, Result, Status, Summer, Whole,
-    objects::check_held,
+    objects::{Removed, check_held, other_bytes},
     web::{Sent, check_status, gathered, quoted, stream, text_of},
 };
 
@@ -109,16 +109,12 @@ pub(super) async fn store(
 /// Removes a blob of other bytes than were sent, which by its size and time would be the file, and
 /// returns the error.
 async fn differs(client: &AzureClient, key: &str, answer: &HeaderMap) -> Error {
-    if let Some(version) = text_of(answer, "etag") {
-        let call = Call::new("DELETE", key, client.writing("remove", key));
-        // What can't be removed is named by the error.
-        let _ = client.ask(call.header("if-match", quoted(version))).await;
-    }
-    client
-        .writing("write", key)
-        .fail(ErrorKind::Corrupt)
-        .cause("the service holds other bytes than were sent")
-        .status_is(Status::Temporary)
+    let Some(version) = text_of(answer, "etag") else {
+        return other_bytes(client, key, Removed::Stays(""));
+    };
+    let call = Call::new("DELETE", key, client.writing("remove", key));
+    let answer = client.ask(call.header("if-match", quoted(version))).await;
+    other_bytes(client, key, Removed::by(&answer, version))
 }
 
 fn tells_sum(headers: &HeaderMap) -> bool {

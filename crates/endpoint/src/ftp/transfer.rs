@@ -21,7 +21,7 @@ use super::{
     reply::Reply,
 };
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result, Summer,
+    Checksum, Error, ErrorKind, FileTime, Locus, Result, Summer,
     endpoint::{Boxed, ByteStream, Entry, Reader},
 };
 
@@ -368,6 +368,11 @@ impl Reader for FtpReader {
 
     fn checksum(&self) -> Option<Checksum> {
         None
+    }
+
+    /// Times in whole seconds don't show a change within the last of them.
+    fn is_of_one_version(&self) -> bool {
+        self.entry.mtime.is_some_and(FileTime::shows_changes)
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {

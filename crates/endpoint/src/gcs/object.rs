@@ -15,8 +15,8 @@ use crate::{
     BodySum, Checksum, Condition, Error, ErrorKind, Result, Status, StoredSum, Summer,
     checksum::{Crc32c, Crc32cSummer},
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Kind, Reader, Whole},
-    objects::Spans,
-    web::{About, cut, text_of},
+    objects::{Removed, Spans, other_bytes},
+    web::{About, OneVersion, cut, text_of},
 };
 
 /// Requests the store's description of an object; `None` if there is no such object.
@@ -119,14 +119,17 @@ pub(super) struct GcsReader {
     key: String,
     entry: Entry,
     read: Spans,
+    one: OneVersion,
 }
 
 impl GcsReader {
     pub(super) fn new(client: Arc<GcsClient>, key: String, resource: &Resource) -> Self {
+        let entry = resource.entry(Kind::File);
         Self {
             client,
             key,
-            entry: resource.entry(Kind::File),
+            one: OneVersion::new(entry.version.is_some()),
+            entry,
             read: Spans::of(resource.crc32c.map(StoredSum::Crc32c)),
         }
     }
@@ -146,6 +149,14 @@ impl Reader for GcsReader {
         self.read.wanted()
     }
 
+    fn is_of_one_version(&self) -> bool {
+        self.one.is_sure()
+    }
+
+    fn is_compared(&self) -> bool {
+        self.read.is_same(self.entry.size)
+    }
+
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
         Box::pin(async move {
             if range.is_empty() {
@@ -153,7 +164,8 @@ impl Reader for GcsReader {
                 return Ok(nothing);
             }
             let (start, len) = (range.start, range.end - range.start);
-            let (body, _) = fetch(&self.client, &self.key, &self.entry, range).await?;
+            let fetched = fetch(&self.client, &self.key, &self.entry, range).await;
+            let (body, _) = self.one.judge(fetched)?;
             Ok(self.read.watch(start, len, body))
         })
     }
@@ -249,13 +261,10 @@ pub(super) async fn store(
             client.object(key),
             About::writing("remove", client.show(key)),
         );
-        let _ = client
-            .command(call.query("ifGenerationMatch", &*stored.generation))
-            .await;
-        return Err(about
-            .fail(ErrorKind::Corrupt)
-            .cause("the store holds other bytes than were sent")
-            .status_is(Status::Temporary));
+        let call = call.query("ifGenerationMatch", &*stored.generation);
+        let answer = client.command(call).await;
+        let removed = Removed::by(&answer, &stored.generation);
+        return Err(other_bytes(client, key, removed));
     }
     Ok(stored)
 }

@@ -122,6 +122,14 @@ impl Reader for LimitedReader {
         self.inner.stored_sum()
     }
 
+    fn is_of_one_version(&self) -> bool {
+        self.inner.is_of_one_version()
+    }
+
+    fn is_compared(&self) -> bool {
+        self.inner.is_compared()
+    }
+
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
         Box::pin(async move {
             if !self.ranges && self.limits.takes_bodies_whole() {
@@ -202,6 +210,10 @@ impl Writer for LimitedWriter {
             let _place = self.limits.enter().await;
             self.inner.finish_ahead(whole).await
         })
+    }
+
+    fn read_back(&self, range: Range<u64>) -> Option<ByteStream> {
+        self.inner.read_back(range)
     }
 
     fn segment_start(&self, index: u64) -> u64 {

@@ -23,7 +23,14 @@ const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// Ranges of a file read so far, and the store's checksum of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Spans(Option<(StoredSum, Arc<Mutex<Seen>>)>);
+pub(crate) struct Spans(Arc<Mutex<Option<Told>>>);
+
+/// Checksum of a file at its store, and what was read.
+#[derive(Debug)]
+struct Told {
+    wanted: StoredSum,
+    seen: Seen,
+}
 
 #[derive(Debug)]
 enum Seen {
@@ -38,6 +45,7 @@ enum Seen {
 #[derive(Debug)]
 struct InOrder {
     at: u64,
+    wanted: StoredSum,
     summer: StoredSummer,
     /// Later bytes, by their start.
     ahead: BTreeMap<u64, Bytes>,
@@ -47,64 +55,97 @@ struct InOrder {
 impl Spans {
     /// Begins to read a file with this checksum at its store, if there is one.
     pub(crate) fn of(wanted: Option<StoredSum>) -> Self {
-        Self(wanted.map(|wanted| {
-            let seen = match wanted.adds_up() {
-                true => Seen::Ranges(BTreeMap::new()),
-                false => Seen::InOrder(Box::new(InOrder {
-                    at: 0,
-                    summer: wanted.summer(),
-                    ahead: BTreeMap::new(),
-                    ahead_bytes: 0,
-                })),
-            };
-            (wanted, Arc::new(Mutex::new(seen)))
-        }))
+        Self(Arc::new(Mutex::new(wanted.map(Told::new))))
+    }
+
+    /// Learns the checksum that an answer reports. Returns whether it agrees with what was reported
+    /// before. That of an answer with the `whole` file counts from now on.
+    pub(crate) fn learn(&self, told: StoredSum, whole: bool) -> bool {
+        let mut known = self.known();
+        let contradicts = |known: &Told| known.wanted.contradicts(told);
+        let is_other = known.as_ref().is_some_and(contradicts);
+        if known.is_none() || is_other && whole {
+            *known = Some(Told::new(told));
+        }
+        whole || !is_other
+    }
+
+    /// Forgets the checksum, which turned out to be none.
+    pub(crate) fn forget(&self) {
+        *self.known() = None;
     }
 
     /// Returns the store's checksum.
     pub(crate) fn wanted(&self) -> Option<StoredSum> {
-        self.0.as_ref().map(|(wanted, _)| *wanted)
+        self.known().as_ref().map(|known| known.wanted)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Told>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes on the `len` bytes from `start`, and hashes them: if a range is read again, the later
     /// bytes count.
     pub(crate) fn watch(&self, start: u64, len: u64, body: ByteStream) -> ByteStream {
-        let Some((wanted, seen)) = &self.0 else {
-            return body;
+        let mut summer = match &mut *self.known() {
+            None => return body,
+            Some(known) => {
+                known.seen.begin(start, len);
+                let wanted = known.wanted;
+                wanted.adds_up().then(|| wanted.summer())
+            }
         };
-        look(seen).begin(start, len);
-        let (mut at, seen) = (start, Arc::clone(seen));
-        let mut summer = wanted.adds_up().then(|| wanted.summer());
+        let (mut at, spans) = (start, self.clone());
         Box::pin(body.inspect(move |bytes| {
             let Ok(bytes) = bytes else {
                 return;
             };
             match &mut summer {
                 Some(sum) => sum.add(bytes),
-                None => look(&seen).take(at, bytes),
+                None => spans.change(|seen| seen.take(at, bytes)),
             }
             at += bytes.len() as u64;
             if at == start + len
                 && let Some(sum) = summer.as_mut()
             {
-                look(&seen).note(start, len, sum.sum());
+                spans.change(|seen| seen.note(start, len, sum.sum()));
             }
         }))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        if let Some(known) = &mut *self.known() {
+            change(&mut known.seen);
+        }
+    }
+
+    /// Returns whether the file has the store's checksum: every one of its `size` bytes was read.
+    pub(crate) fn is_same(&self, size: u64) -> bool {
+        self.compared(size) == Some(true)
     }
 
     /// Returns whether the file differs from the store's checksum, if every one of its `size` bytes
     /// was read.
     pub(crate) fn is_other(&self, size: u64) -> bool {
-        let Some((wanted, seen)) = &self.0 else {
-            return false;
-        };
-        let found = look(seen).sum(*wanted, size);
-        found.is_some_and(|found| found != *wanted)
+        self.compared(size) == Some(false)
+    }
+
+    fn compared(&self, size: u64) -> Option<bool> {
+        let known = self.known();
+        let known = known.as_ref()?;
+        let found = known.seen.sum(known.wanted, size)?;
+        Some(found == known.wanted)
     }
 }
 
-fn look(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+impl Told {
+    fn new(wanted: StoredSum) -> Self {
+        let seen = match wanted.adds_up() {
+            true => Seen::Ranges(BTreeMap::new()),
+            false => Seen::InOrder(Box::new(InOrder::new(wanted))),
+        };
+        Self { wanted, seen }
+    }
 }
 
 impl Seen {
@@ -112,6 +153,11 @@ impl Seen {
         match self {
             Self::Ranges(spans) => {
                 spans.remove(&start);
+            }
+            // It is read anew.
+            Self::InOrder(order) if start == 0 => {
+                order.forget(0, len);
+                order.restart();
             }
             Self::InOrder(order) if start < order.at => *self = Self::Lost,
             Self::InOrder(order) => order.forget(start, len),
@@ -157,6 +203,20 @@ impl Seen {
 }
 
 impl InOrder {
+    fn new(wanted: StoredSum) -> Self {
+        Self {
+            at: 0,
+            summer: wanted.summer(),
+            wanted,
+            ahead: BTreeMap::new(),
+            ahead_bytes: 0,
+        }
+    }
+    fn restart(&mut self) {
+        self.at = 0;
+        self.summer = self.wanted.summer();
+    }
+
     fn forget(&mut self, start: u64, len: u64) {
         let known: Vec<u64> = self
             .ahead
@@ -241,14 +301,43 @@ mod tests {
     #[test]
     fn what_would_wait_without_end_is_given_up() {
         let spans = Spans::of(Some(StoredSum::Md5([0; 16])));
-        let (_, seen) = spans.0.as_ref().unwrap();
         let bytes = Bytes::from(vec![0; 1 << 20]);
         for mebi in 1..=AHEAD_BYTES_MAX >> 20 {
-            look(seen).take(mebi << 20, &bytes);
+            spans.change(|seen| seen.take(mebi << 20, &bytes));
         }
-        assert!(matches!(*look(seen), Seen::InOrder(_)));
-        look(seen).take(AHEAD_BYTES_MAX + (1 << 20), &bytes);
-        assert!(matches!(*look(seen), Seen::Lost));
-        assert!(!spans.is_other(1 << 30));
+        let is_lost = || {
+            let known = spans.known();
+            matches!(known.as_ref().unwrap().seen, Seen::Lost)
+        };
+        assert!(!is_lost());
+        spans.change(|seen| seen.take(AHEAD_BYTES_MAX + (1 << 20), &bytes));
+        assert!(is_lost());
+        assert!(!spans.is_other(1 << 30) && !spans.is_same(1 << 30));
+    }
+
+    #[tokio::test]
+    async fn a_checksum_that_is_told_later_counts_and_another_one_is_a_contradiction() {
+        let all = b"what a store keeps of a whole file";
+        for way in [StoredSum::Crc32c(Crc32c::EMPTY), StoredSum::Md5([0; 16])] {
+            let right = way.of(&[Bytes::from_static(all)]);
+            let spans = Spans::default();
+            assert!(spans.learn(right, false) && spans.learn(right, false));
+            read(&spans, all, 8, all.len()).await;
+            read(&spans, all, 0, 8).await;
+            assert!(spans.is_same(all.len() as u64));
+            assert!(
+                spans.learn(StoredSum::Sha1([0; 20]), false),
+                "of another kind"
+            );
+            assert!(!spans.learn(way, false));
+            assert_eq!(spans.wanted(), Some(right));
+            // The answer with all of the file says what it holds.
+            assert!(spans.learn(way, true));
+            assert_eq!(spans.wanted(), Some(way));
+            // Read once more from its start, it is compared anew.
+            read(&spans, all, 0, all.len()).await;
+            read(&spans, all, 0, all.len()).await;
+            assert!(spans.is_other(all.len() as u64));
+        }
     }
 }

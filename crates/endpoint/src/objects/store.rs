@@ -11,7 +11,9 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    KeysListing, LINK_SUFFIX, Length, RawStore, Record, Upload, as_listed, prefix_of, take_link,
+    KeysListing, LINK_SUFFIX, Length, RawStore, Record, Upload, as_listed,
+    doubt::{self, Doubt, Doubtful},
+    prefix_of, take_link,
 };
 use crate::{
     Capabilities, Checksum, Condition, Errand, Error, ErrorKind, Locus, Pass, Result,
@@ -88,7 +90,11 @@ impl<S: RawStore> Objects<S> {
             .store
             .head(&format!("{key}{suffix}"), "look at")
             .await?;
-        let entry = head.map(|head| S::entry(&head, kind));
+        let doubt = || Doubt::of(&*self.store, &format!("{key}{suffix}"));
+        let entry = head.map(|head| match doubt::are_there() {
+            true => doubt().apply(S::entry(&head, kind)),
+            false => S::entry(&head, kind),
+        });
         Ok(entry.map(|entry| match kind {
             Kind::Directory => Entry {
                 size: 0,
@@ -173,8 +179,22 @@ impl<S: RawStore> Objects<S> {
     }
 
     fn list_below(&self, prefix: String, flat: bool) -> Box<dyn Listing> {
-        let listing = S::Listing::new(Arc::clone(&self.store), prefix, flat);
-        Box::new(listing.held_to(self.limits.clone()))
+        let listing = S::Listing::new(Arc::clone(&self.store), prefix.clone(), flat);
+        self.doubted(prefix, Box::new(listing.held_to(self.limits.clone())))
+    }
+
+    /// Returns a listing in which wrong objects are like no files.
+    fn doubted(&self, prefix: String, inner: Box<dyn Listing>) -> Box<dyn Listing> {
+        if !doubt::are_there() {
+            return inner;
+        }
+        let store = Arc::clone(&self.store);
+        let apply = move |entry: Entry| {
+            let name = String::from_utf8_lossy(&entry.name);
+            let doubt = Doubt::of(&*store, &format!("{prefix}{name}"));
+            doubt.apply(entry)
+        };
+        Box::new(Doubtful { inner, apply })
     }
 
     async fn begin(&self, path: &[u8], spec: &FileSpec, length: Length) -> Result<Arc<dyn Writer>> {
@@ -233,9 +253,8 @@ impl<S: RawStore> Endpoint for Objects<S> {
     ) -> Boxed<'a, Result<Box<dyn Listing>>> {
         Box::pin(async move {
             let prefix = prefix_of(&self.key(path)?);
-            let listing = S::Listing::resumed(Arc::clone(&self.store), prefix, mark)?;
-            let listing: Box<dyn Listing> = Box::new(listing.held_to(self.limits.clone()));
-            Ok(listing)
+            let listing = S::Listing::resumed(Arc::clone(&self.store), prefix.clone(), mark)?;
+            Ok(self.doubted(prefix, Box::new(listing.held_to(self.limits.clone()))))
         })
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    RawStore, Record, check_held, is_kept_as, may_be_done,
+    Doubt, RawStore, Record, check_held, is_kept_as, may_be_done,
     whole::{is_refused, overtaken},
 };
 use crate::{
@@ -415,7 +415,11 @@ impl<P: Segments> Writer for Upload<P> {
     }
 
     fn finish_at(&self, size: u64, whole: Checksum) -> Boxed<'_, Result<()>> {
-        Box::pin(self.complete(size, whole))
+        Box::pin(async move {
+            self.complete(size, whole).await?;
+            Doubt::of(&*self.store, &self.key).clear();
+            Ok(())
+        })
     }
 
     /// The store only vouches for what it keeps.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{RawStore, is_kept_as, store::Objects, upload::Upload};
+use super::{Doubt, RawStore, is_kept_as, store::Objects, upload::Upload};
 use crate::{
     Checksum, Condition, Error, ErrorKind, Locus, Result,
     endpoint::{FileSpec, Kind},
@@ -18,6 +18,7 @@ impl<S: RawStore> Objects<S> {
     ) -> Result<()> {
         let key = self.file_key(path)?;
         self.write_one(&key, spec, content, condition).await?;
+        Doubt::of(&*self.store, &key).clear();
         // An earlier run may have begun it as a large one.
         Upload::<S::Segments>::forget(&self.store, &key, &spec.origin).await;
         Ok(())

@@ -1,9 +1,9 @@
 //! Large local files from remote sources.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, os::unix::fs::FileExt, sync::Arc};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream::try_unfold};
 
 use super::{
     draft::{Draft, failed},
@@ -176,6 +176,27 @@ impl Writer for PosixWriter {
             }
             self.finish(whole).await
         })
+    }
+
+    fn read_back(&self, range: Range<u64>) -> Option<ByteStream> {
+        let (actor, draft) = (self.actor.clone(), Arc::clone(&self.draft));
+        Some(Box::pin(try_unfold(range, move |left| {
+            let (actor, draft) = (actor.clone(), Arc::clone(&draft));
+            async move {
+                if left.is_empty() {
+                    return Ok(None);
+                }
+                let next = actor.blocking(move || {
+                    let bytes = usize::try_from(left.end - left.start).unwrap_or(GATHERED_BYTES);
+                    let mut bytes = vec![0; bytes.min(GATHERED_BYTES)];
+                    let read = draft.file().read_exact_at(&mut bytes, left.start);
+                    read.map_err(|cause| failed("read back", draft.shown(), cause))?;
+                    let next = left.start + bytes.len() as u64;
+                    Ok((Bytes::from(bytes), next..left.end))
+                });
+                next.await.map(Some)
+            }
+        })))
     }
 
     fn settle(&self) -> Boxed<'_, Result<bool>> {

@@ -145,9 +145,7 @@ async fn check_told(client: &S3Client, source: &Source, key: &str) -> Result<()>
     };
     match sum_in(client, &headers) {
         Some(found) if told.contradicts(found) => {
-            held::remove_ours(client, key, text_of(&headers, "etag")).await;
-            let error = held::differs(client, key);
-            Err(error.cause("the copy has another checksum than its source"))
+            Err(held::differs_there(client, key, text_of(&headers, "etag")).await)
         }
         Some(_) | None => Ok(()),
     }

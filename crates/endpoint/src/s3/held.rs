@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Status, Summer,
+    objects::{Removed, other_bytes},
     web::{About, check_status, stream, text_of},
 };
 
@@ -93,36 +94,41 @@ pub(super) async fn prove(
             client.etags.0.store(OTHERS, Relaxed);
             Ok(())
         }
-        Ok(_) => {
-            remove_ours(client, key, Some(etag)).await;
-            Err(differs(client, key))
-        }
+        Ok(_) => Err(differs_there(client, key, Some(etag)).await),
         // Who may only write has the store's word.
         Err(error) if error.kind() == ErrorKind::PermissionDenied && !client.etags.are_md5s() => {
             Ok(())
         }
-        Err(_) => Err(differs(client, key)),
+        // It may be right, which nothing shows.
+        Err(_) => Err(other_bytes(client, key, Removed::Stays(etag))),
     }
 }
 
+/// Removes an object of other bytes that was just written, and returns the error.
+pub(super) async fn differs_there(client: &S3Client, key: &str, etag: Option<&str>) -> Error {
+    let etag = etag.unwrap_or_default();
+    other_bytes(client, key, remove_ours(client, key, etag).await)
+}
+
 /// Removes an object that was just written, as long as it is still the one with this ETag.
-pub(super) async fn remove_ours(client: &S3Client, key: &str, etag: Option<&str>) {
-    let Some(etag) = etag.filter(|etag| !etag.is_empty()) else {
-        return;
-    };
+async fn remove_ours<'a>(client: &S3Client, key: &str, etag: &'a str) -> Removed<'a> {
     let bare = |etag: &str| etag.trim_matches('"').to_owned();
     let call = Call::new(Method::HEAD, key, "look at");
-    let Ok((there, _)) = client.ask(call).await else {
-        return;
+    let there = match client.ask(call).await {
+        Ok((there, _)) => there,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Removed::Gone,
+        Err(_) => return Removed::Stays(etag),
     };
+    if etag.is_empty() {
+        return Removed::Stays(etag);
+    }
     if text_of(&there, "etag").map(bare) != Some(bare(etag)) {
-        return;
+        return Removed::Gone;
     }
     let call = Call::new(Method::DELETE, key, "remove")
         .header("if-match", format!("\"{}\"", bare(etag)))
         .at(Locus::Destination);
-    // What can't be removed is named by the error.
-    let _ = client.ask(call).await;
+    Removed::by(&client.ask(call).await, etag)
 }
 
 /// Size and checksum of an object that was read back.

@@ -16,7 +16,10 @@ use crate::{
     Checksum, Condition, Error, ErrorKind, Kind, Locus, Result, Status, StoredSum, Summer,
     endpoint::{Boxed, ByteStream, Entry, FileSpec, Reader, Whole},
     objects::{Head, Spans, check_held},
-    web::{About, check_status, check_version, cut, gathered, stream, text_of},
+    web::{
+        About, OneVersion, check_status, check_version, content_length, cut, gathered, is_strong,
+        of_amazon, stream, text_of,
+    },
 };
 
 pub(super) struct S3Reader {
@@ -26,19 +29,39 @@ pub(super) struct S3Reader {
     checksum: Option<Checksum>,
     /// Spans, with the store's own checksum if it keeps none of ours.
     spans: Spans,
+    /// True if that is the MD5 that the ETag looks like.
+    is_guess: bool,
+    one: OneVersion,
 }
 
 impl S3Reader {
     pub(super) fn new(client: Arc<S3Client>, key: String, head: &Head) -> Self {
         let checksum = checksum_in(&head.headers);
         let other = sum_in(&client, &head.headers);
+        let entry = entry_of(&head.headers, head.size, Kind::File);
         Self {
             client,
             key,
-            entry: entry_of(&head.headers, head.size, Kind::File),
+            one: OneVersion::new(entry.version.as_deref().is_some_and(is_strong)),
+            entry,
             checksum,
             spans: Spans::of(other.filter(|_| checksum.is_none())),
+            is_guess: of_amazon(&head.headers).is_none(),
         }
+    }
+
+    /// Requests a range on the condition that the object is the opened one.
+    async fn fetch(&self, range: &Range<u64>) -> Result<ByteStream> {
+        let span = format!("bytes={}-{}", range.start, range.end - 1);
+        let mut call = Call::new(Method::GET, &self.key, "read").header("range", span);
+        // A weak version can't be a condition (RFC 9110, section 13.1.1).
+        if let Some(version) = self.entry.version.as_deref().filter(|tag| is_strong(tag)) {
+            call = call.header("if-match", version);
+        }
+        let about = About::reading("read", self.client.show(&self.key));
+        let answer = self.client.send(call).await?;
+        check_version(answer.headers(), &self.entry, range, &about)?;
+        cut(answer, range, self.entry.size, about)
     }
 }
 
@@ -56,21 +79,21 @@ impl Reader for S3Reader {
         ours.or(self.spans.wanted())
     }
 
+    fn is_of_one_version(&self) -> bool {
+        self.one.is_sure()
+    }
+
+    fn is_compared(&self) -> bool {
+        self.spans.is_same(self.entry.size)
+    }
+
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
         Box::pin(async move {
             if range.is_empty() {
                 let nothing: ByteStream = Box::pin(futures_util::stream::empty());
                 return Ok(nothing);
             }
-            let span = format!("bytes={}-{}", range.start, range.end - 1);
-            let mut call = Call::new(Method::GET, &self.key, "read").header("range", span);
-            if let Some(version) = &self.entry.version {
-                call = call.header("if-match", &**version);
-            }
-            let about = About::reading("read", self.client.show(&self.key));
-            let answer = self.client.send(call).await?;
-            check_version(answer.headers(), &self.entry, &about)?;
-            let body = cut(answer, &range, self.entry.size, about)?;
+            let body = self.one.judge(self.fetch(&range).await)?;
             let len = range.end - range.start;
             Ok(self.spans.watch(range.start, len, body))
         })
@@ -79,10 +102,15 @@ impl Reader for S3Reader {
     /// Every range was requested with `If-Match`, so only the bytes remain to be checked.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
-            match self.spans.is_other(self.entry.size) {
-                true => Err(damaged(&self.client, &self.key)),
-                false => Ok(()),
+            let size = self.entry.size;
+            if !self.spans.is_other(size) {
+                return Ok(());
             }
+            if self.is_guess && is_assembled(&self.client, &self.key, size).await {
+                self.spans.forget();
+                return Ok(());
+            }
+            Err(damaged(&self.client, &self.key))
         })
     }
 }
@@ -132,17 +160,31 @@ pub(super) async fn fetch(
         data.push(bytes);
     }
     let checksum = summer.sum();
-    let told = sum_in(client, &head.headers);
-    if told.is_some_and(|told| !has_sum(told, checksum, &data)) {
-        return Err(damaged(client, key));
-    }
     // Everything arrived: a body without a length marks its own end.
     let size = data.iter().map(|bytes| bytes.len() as u64).sum();
+    let told = sum_in(client, &head.headers);
+    if told.is_some_and(|told| !has_sum(told, checksum, &data)) {
+        let is_guess = of_amazon(&head.headers).is_none();
+        if !(is_guess && is_assembled(client, key, size).await) {
+            return Err(damaged(client, key));
+        }
+    }
     Ok(Whole {
         entry: entry_of(&head.headers, size, Kind::File),
         data,
         checksum,
     })
+}
+
+/// Returns whether the store assembled an object from segments: then its ETag is no MD5 of it, even
+/// where it has no number of segments at its end.
+async fn is_assembled(client: &S3Client, key: &str, size: u64) -> bool {
+    let call = Call::new(Method::HEAD, key, "look at").query(&[("partNumber", "1")]);
+    let Ok((headers, _)) = client.ask(call).await else {
+        return false;
+    };
+    let first = content_length(&headers);
+    text_of(&headers, "x-amz-mp-parts-count").is_some() || first.is_some_and(|first| first < size)
 }
 
 fn damaged(client: &S3Client, key: &str) -> Error {
@@ -199,8 +241,7 @@ pub(super) async fn store(
         answer => answer?,
     };
     if contradicts(&answer, checksum, &data) {
-        held::remove_ours(client, key, text_of(&answer, "etag")).await;
-        return Err(held::differs(client, key));
+        return Err(held::differs_there(client, key, text_of(&answer, "etag")).await);
     }
     let size = data.iter().map(|bytes| bytes.len() as u64).sum();
     if client.etags.compare(&answer, || md5_of(&data)) == Says::Other {

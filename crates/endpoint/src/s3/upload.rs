@@ -14,7 +14,7 @@ use super::{
     sums::Sum,
 };
 use crate::{
-    Checksum, Error, ErrorKind, Locus, Result, Summer,
+    Checksum, Error, ErrorKind, Locus, Result, Status, Summer,
     checksum::Crc32c,
     cut::Limits,
     endpoint::{ByteStream, FileSpec},
@@ -170,10 +170,9 @@ impl Segments for Multipart {
             error,
         })?;
         if !is_right {
-            held::remove_ours(&self.client, &self.key, Some(&etag)).await;
-            let error = Error::new(ErrorKind::Corrupt, "finish", self.shown());
-            let error = error.cause("the store's checksum differs from what was sent");
-            return Err(error.at(Locus::Destination).into());
+            let differs = held::differs_there(&self.client, &self.key, Some(&etag));
+            // The upload is over: it can't be finished once more.
+            return Err(differs.await.status_is(Status::Permanent).into());
         }
         let stored = segments.iter().map(|segment| &segment.stored);
         self.prove(stored, &etag, (size, whole)).await?;

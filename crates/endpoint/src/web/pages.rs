@@ -14,8 +14,9 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::{
-    About, Call, Place, Rest, check_coding, check_status, content_length, cut, drain, exactly,
-    quoted, range::size_behind, stream, text_of, told_sum,
+    About, Call, OneVersion, Place, Rest, check_coding, check_status, content_length, cut, drain,
+    exactly, is_strong, quoted, range::size_behind, stream, text_of, told_sum,
+    version::shows_changes,
 };
 use crate::{
     Checksum, Error, ErrorKind, Result, Status, StoredSum, Summer, dates,
@@ -61,6 +62,7 @@ impl Pages {
             path: path.to_vec(),
             entry: found.entry,
             spans: Spans::of(found.sum),
+            one: OneVersion::new(found.shows_changes),
             is_unproved: AtomicBool::new(false),
         })
     }
@@ -173,28 +175,27 @@ impl Pages {
         Ok(())
     }
 
-    /// Requests `range` of the file that `entry` describes. Returns it, and whether the answer
-    /// shows that it is still that file.
-    async fn read(
-        &self,
-        path: &[u8],
-        entry: &Entry,
-        range: Range<u64>,
-    ) -> Result<(ByteStream, bool)> {
+    /// Requests `range` of the file that `entry` describes.
+    async fn read(&self, path: &[u8], entry: &Entry, range: &Range<u64>) -> Result<Answered> {
         let about = self.about("read", path);
         let mut call = conditional(
             Call::new("GET", self.place.target(path), about.clone()),
             entry,
         );
-        if range != (0..entry.size) {
+        let is_part = *range != (0..entry.size);
+        if is_part {
             call = call.header("range", format!("bytes={}-{}", range.start, range.end - 1));
         }
         let response = self.content(call, path).await?;
-        if !is_same(response.headers(), entry) {
+        let (status, headers) = (response.status(), response.headers());
+        if !is_same(headers, entry) || is_part && !tells_as_much(headers, entry) {
             return Err(changed(&about));
         }
-        let is_shown = is_shown(response.status(), response.headers(), entry);
-        Ok((cut(response, &range, entry.size, about)?, is_shown))
+        Ok(Answered {
+            is_shown: is_shown(status, headers, entry),
+            sum: told_sum(status, headers),
+            body: cut(response, range, entry.size, about)?,
+        })
     }
 
     /// Requests bytes of a file.
@@ -249,6 +250,17 @@ impl Pages {
 pub(crate) struct Found {
     pub entry: Entry,
     sum: Option<StoredSum>,
+    /// True if a change would show in later answers.
+    shows_changes: bool,
+}
+
+/// Answer with bytes of a file.
+struct Answered {
+    body: ByteStream,
+    /// True if it shows that it is of the opened file.
+    is_shown: bool,
+    /// Digest of the whole file, if it has one.
+    sum: Option<StoredSum>,
 }
 
 impl Found {
@@ -256,6 +268,7 @@ impl Found {
         Self {
             entry: Entry::bare(Vec::new(), kind),
             sum: None,
+            shows_changes: false,
         }
     }
 
@@ -270,6 +283,7 @@ impl Found {
         let is_of_it = |sum: &StoredSum| entry.size == 0 || sum.of(&[]) != *sum;
         Ok(Self {
             sum: told_sum(status, headers).filter(is_of_it),
+            shows_changes: shows_changes(headers, &entry),
             entry,
         })
     }
@@ -303,12 +317,26 @@ fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
     }
 }
 
+/// Returns whether an answer with a part names the version and the time by which the file was known
+/// when it was opened: what is not told may have changed. Beside a strong version the time is not
+/// needed, but it must not be another.
+fn tells_as_much(headers: &HeaderMap, entry: &Entry) -> bool {
+    let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
+    let version = text_of(headers, "etag").filter(|version| is_strong(version));
+    let tells_version = entry.version.is_none() || text_of(headers, "etag").is_some();
+    let tells_time = match (entry.mtime, mtime) {
+        (Some(wanted), Some(found)) => wanted.secs == found.secs,
+        (Some(_), None) => version.is_some(),
+        (None, _) => true,
+    };
+    tells_version && tells_time
+}
+
 /// Returns whether an answer that passed [`is_same`] says enough to show it: the version or the
 /// time, and the size.
 fn is_shown(status: StatusCode, headers: &HeaderMap, entry: &Entry) -> bool {
     let tells = |name| text_of(headers, name).is_some();
     // A weak version shows nothing about bytes (RFC 9110, section 8.8.1).
-    let is_strong = |version: &str| !version.starts_with("W/");
     let has_version = entry.version.as_deref().is_some_and(is_strong) && tells("etag");
     let has_time = entry.mtime.is_some() && tells("last-modified");
     let has_size = status != StatusCode::PARTIAL_CONTENT || size_behind(headers).is_some();
@@ -384,6 +412,24 @@ struct PageReader {
     spans: Spans,
     /// Set once an answer did not show that it is of the opened file.
     is_unproved: AtomicBool,
+    one: OneVersion,
+}
+
+impl PageReader {
+    /// Requests a part of the file, or all of it: one answer is of one file.
+    async fn fetch(&self, range: &Range<u64>, is_whole: bool) -> Result<ByteStream> {
+        let answered = self.pages.read(&self.path, &self.entry, range).await?;
+        if !answered.is_shown && !is_whole {
+            self.is_unproved.store(true, Relaxed);
+        }
+        if let Some(sum) = answered.sum
+            && !self.spans.learn(sum, is_whole)
+        {
+            let error = changed(&self.pages.about("read", &self.path));
+            return Err(error.cause("the server tells two digests of it"));
+        }
+        Ok(answered.body)
+    }
 }
 
 impl Reader for PageReader {
@@ -399,6 +445,14 @@ impl Reader for PageReader {
         self.spans.wanted()
     }
 
+    fn is_of_one_version(&self) -> bool {
+        self.one.is_sure()
+    }
+
+    fn is_compared(&self) -> bool {
+        self.spans.is_same(self.entry.size)
+    }
+
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {
         Box::pin(async move {
             if range.is_empty() {
@@ -406,12 +460,12 @@ impl Reader for PageReader {
                 return Ok(nothing);
             }
             let (start, len) = (range.start, range.end - range.start);
-            // One answer is of one file.
             let is_whole = range == (0..self.entry.size);
-            let (body, is_shown) = self.pages.read(&self.path, &self.entry, range).await?;
-            if !is_shown && !is_whole {
-                self.is_unproved.store(true, Relaxed);
-            }
+            let fetched = self.fetch(&range, is_whole).await;
+            let body = match is_whole {
+                true => fetched?,
+                false => self.one.judge(fetched)?,
+            };
             Ok(self.spans.watch(start, len, body))
         })
     }
@@ -427,10 +481,11 @@ impl Reader for PageReader {
             if !self.is_unproved.load(Relaxed) {
                 return Ok(());
             }
-            let now = self.pages.look_again(&self.path, &self.entry).await?.entry;
+            let now = self.pages.look_again(&self.path, &self.entry).await;
+            let now = self.one.judge(now)?.entry;
             match (&now.version, now.mtime) == (&self.entry.version, self.entry.mtime) {
                 true => Ok(()),
-                false => Err(changed(&about)),
+                false => self.one.judge(Err(changed(&about))),
             }
         })
     }

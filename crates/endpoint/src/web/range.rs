@@ -92,15 +92,26 @@ fn passed(
     Ok(passed)
 }
 
-/// Checks that an answer is about the version that was asked for: not every store heeds conditions.
+/// Checks that an answer with `range` is about the version that was asked for: not every store heeds
+/// conditions. An answer with a part has to name the version.
 ///
 /// # Errors
 /// [`ErrorKind::Changed`].
-pub(crate) fn check_version(headers: &HeaderMap, entry: &Entry, about: &About) -> Result<()> {
+pub(crate) fn check_version(
+    headers: &HeaderMap,
+    entry: &Entry,
+    range: &Range<u64>,
+    about: &About,
+) -> Result<()> {
+    let is_part = *range != (0..entry.size);
     match (text_of(headers, "etag"), entry.version.as_deref()) {
         (Some(found), Some(wanted)) if quoted(found) != quoted(wanted) => Err(about
             .fail(ErrorKind::Changed)
             .cause("it changed while it was read")
+            .hint("copy it again when nothing writes to it")),
+        (None, Some(_)) if is_part => Err(about
+            .fail(ErrorKind::Changed)
+            .cause("it may have changed: the server told its version before, and does no more")
             .hint("copy it again when nothing writes to it")),
         (Some(_) | None, Some(_) | None) => Ok(()),
     }

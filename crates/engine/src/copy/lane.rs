@@ -53,12 +53,20 @@ const TRANSFERS_MAX: usize = 256;
 /// Refused files after which a destination counts as refusing all, if none has arrived.
 const DENIALS_MAX: u64 = 16;
 
+/// Files for which a server refuses the credentials, one after the other, after which it counts as
+/// refusing them for all: fewer than accounts are locked after, if nothing has arrived, and a few
+/// more if they were good for something.
+const UNKNOWN_MAX: [u64; 2] = [3, DENIALS_MAX];
+
 #[derive(Debug, Default)]
 struct Tally {
     fatal: Option<Error>,
     /// First object that may not be written at the destination.
     denied: Option<Error>,
     denials: u64,
+    /// Files for which the source refused the credentials since the last that arrived, and how many
+    /// had.
+    unknown: (u64, u64),
     links_refused: u64,
     last_error: Option<String>,
     last_code: Option<&'static str>,
@@ -153,7 +161,7 @@ impl Shared {
         if self.is_stopped() && error.kind() == ErrorKind::Cancelled {
             return;
         }
-        if is_fatal(&error) {
+        if is_fatal(&error) && !(is_about_one(&error) && self.was_known()) {
             return self.stop(error);
         }
         self.progress.failed();
@@ -162,6 +170,9 @@ impl Shared {
         tally.last_error = Some(error.to_string());
         tally.last_code = Some(error.code());
         tally.listings += u64::from(error.operation() == "list");
+        if is_about_one(&error) {
+            tally.denied.get_or_insert_with(|| error.retold());
+        }
         if is_denied(&error) {
             tally.denials += 1;
             tally.denied.get_or_insert_with(|| error.retold());
@@ -175,7 +186,7 @@ impl Shared {
             if tally.temporary >= TEMPORARY_FAILURES_MAX {
                 self.stopped.store(true, Relaxed);
             }
-        } else if is_left_out(&error) {
+        } else if is_left_out(&error) || is_about_one(&error) {
             tally.left_out += 1;
         } else {
             tally.other += 1;
@@ -187,6 +198,19 @@ impl Shared {
         if let Some(local) = &self.destination.local {
             local.note(unkept);
         }
+    }
+
+    /// Returns whether credentials that a source refuses for one file may be good for others: few
+    /// were refused since the last one arrived.
+    fn was_known(&self) -> bool {
+        let arrived = self.progress.figures().files;
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let (refused, before) = &mut tally.unknown;
+        if *before != arrived {
+            (*refused, *before) = (0, arrived);
+        }
+        *refused += 1;
+        *refused <= UNKNOWN_MAX[usize::from(arrived > 0)]
     }
 
     /// Returns whether anything is at the destination as it should be.
@@ -276,6 +300,14 @@ fn is_fatal(error: &Error) -> bool {
         || error.locus() == Locus::Destination && error.concerns_everything()
 }
 
+/// Returns whether a source refuses the credentials for one file: some want others for some files.
+fn is_about_one(error: &Error) -> bool {
+    let is_refusal = |(name, value): &(&str, String)| *name == "status" && value == "401";
+    error.kind() == ErrorKind::Unauthenticated
+        && error.locus() == Locus::Source
+        && error.context().iter().any(is_refusal)
+}
+
 /// Returns whether a destination refuses one thing, and perhaps all.
 fn is_denied(error: &Error) -> bool {
     error.locus() == Locus::Destination && error.kind() == ErrorKind::PermissionDenied
@@ -325,7 +357,7 @@ pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
         Some(_) => version,
         None => version
             .filter(|version| !is_weak(version))
-            .or_else(|| Some(RUN.as_str().into())),
+            .or_else(|| Some(of_this_run())),
     };
     FileSpec {
         size: entry.size,
@@ -334,6 +366,11 @@ pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
         origin: work.source.place.endpoint.show(&work.from).into(),
         version,
     }
+}
+
+/// Returns the version of a file that no other run can tell from another of it.
+pub(super) fn of_this_run() -> Box<str> {
+    RUN.as_str().into()
 }
 
 /// Identity of this run among all others.

@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -26,8 +26,9 @@ use tokio::{
 
 use super::{
     help::{self, Errand, Left},
-    lane::{Shared, spec_of},
+    lane::{Shared, of_this_run, spec_of},
     progress::Moving,
+    proof,
     remote::borrow_memory,
     retry::retried,
     small::Copied,
@@ -49,6 +50,8 @@ type Sum = (u64, (u64, Checksum));
 
 /// Copies one large file. Returns its bytes and their checksum, and the source's own checksum if
 /// that is of another kind.
+///
+/// A file whose ranges turn out not to be of one version is copied once more, as one stream.
 pub(super) async fn copy(
     shared: &Arc<Shared>,
     work: &Work,
@@ -56,9 +59,32 @@ pub(super) async fn copy(
     moving: &Arc<Moving>,
 ) -> Result<(Copied, Option<StoredSum>)> {
     let source = &work.source.place.endpoint;
+    let open = || retried(shared, || source.open(&work.from, entry));
+    let reader = open().await?;
+    let ranges = source.capabilities().ranges && reader.is_of_one_version();
+    match copy_opened(shared, work, (Arc::clone(&reader), ranges), moving).await {
+        Err(error)
+            if ranges && error.kind() == ErrorKind::Changed && !reader.is_of_one_version() =>
+        {
+            moving.start_over();
+            copy_opened(shared, work, (open().await?, false), moving).await
+        }
+        copied => copied,
+    }
+}
+
+async fn copy_opened(
+    shared: &Arc<Shared>,
+    work: &Work,
+    (reader, ranges): (Arc<dyn Reader>, bool),
+    moving: &Arc<Moving>,
+) -> Result<(Copied, Option<StoredSum>)> {
     let destination = &shared.destination.endpoint;
-    let reader = retried(shared, || source.open(&work.from, entry)).await?;
-    let spec = spec_of(work, reader.entry());
+    let mut spec = spec_of(work, reader.entry());
+    if !reader.is_of_one_version() {
+        // Nothing shows a later run whether it is still the same.
+        spec.version = Some(of_this_run());
+    }
     let writer = retried(shared, || destination.create(&work.to, &spec))
         .await
         .map_err(|error| error.at(Locus::Destination))?;
@@ -73,21 +99,20 @@ pub(super) async fn copy(
         shared: Arc::clone(shared),
         in_order: !destination.capabilities().segments_in_any_order,
         holds: destination.capabilities().segments_held,
-        // If nothing distinguishes versions, ranges may be of several.
-        ranges: source.capabilities().ranges
-            && (errand.entry.mtime.is_some() || errand.entry.version.is_some()),
+        ranges,
+        was_helped: Arc::default(),
         errand,
         spec,
         reader,
         writer,
         moving: Arc::clone(moving),
     };
-    let told = copying.reader.stored_sum();
+    let copied = |whole| ((copying.spec.size, whole), copying.reader.stored_sum());
     match copying.copy().await {
-        Ok(Stage::Finished(whole)) => Ok(((copying.spec.size, whole), told)),
+        Ok(Stage::Finished(whole)) => Ok(copied(whole)),
         Ok(Stage::Stored(whole)) => {
             retried(shared, || copying.writer.finish(whole)).await?;
-            Ok(((copying.spec.size, whole), told))
+            Ok(copied(whole))
         }
         Err(error) => {
             if matches!(error.kind(), ErrorKind::Changed | ErrorKind::Corrupt) {
@@ -111,8 +136,10 @@ struct Copying {
     in_order: bool,
     /// The destination keeps a segment in memory while it is sent.
     holds: bool,
-    /// The source can be read from any position.
+    /// The source is read from any position.
     ranges: bool,
+    /// Set once others wrote segments.
+    was_helped: Arc<AtomicBool>,
 }
 
 /// Stage of a copy, with the checksum of the whole.
@@ -150,6 +177,9 @@ impl Copying {
             return Ok(Stage::Finished(whole));
         }
         self.confirm(whole).await?;
+        let ends = (&*self.reader, &*self.writer);
+        let was_helped = self.was_helped.load(Relaxed);
+        proof::give(&self.shared, ends, &self.spec, whole, was_helped).await?;
         Ok(Stage::Stored(whole))
     }
 
@@ -162,7 +192,7 @@ impl Copying {
         let Some(whole) = self.writer.all_sent().await else {
             return Ok(None);
         };
-        if self.confirm(whole).await.is_err() {
+        if self.confirm(whole).await.is_err() || proof::is_lacking(&*self.reader) {
             return Ok(None);
         }
         match self.writer.finish_ahead(whole).await {
@@ -263,6 +293,7 @@ impl Copying {
                 shared: Arc::clone(&self.shared),
                 errand: self.errand.clone(),
                 holds: self.holds,
+                was_helped: Arc::clone(&self.was_helped),
                 reader: Arc::clone(&self.reader),
                 writer: Arc::clone(&self.writer),
                 moving: Arc::clone(&self.moving),
@@ -364,6 +395,7 @@ struct Flight {
     shared: Arc<Shared>,
     errand: Errand,
     holds: bool,
+    was_helped: Arc<AtomicBool>,
     reader: Arc<dyn Reader>,
     writer: Arc<dyn Writer>,
     moving: Arc<Moving>,
@@ -378,6 +410,7 @@ impl Flight {
         let segment = (index, range.clone());
         let left = help::segment(copy, errand, self.writer.as_ref(), segment).await?;
         if let Left::Done(sum) = left {
+            self.was_helped.store(true, Relaxed);
             return Ok((index, (bytes, sum)));
         }
         let _memory = match &self.admitted {

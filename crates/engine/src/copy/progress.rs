@@ -200,6 +200,7 @@ impl Progress {
         Moving {
             progress: Arc::clone(self),
             current,
+            resumed: AtomicU64::new(0),
             number,
         }
     }
@@ -210,6 +211,8 @@ impl Progress {
 pub(super) struct Moving {
     progress: Arc<Progress>,
     current: Arc<Current>,
+    /// Bytes of it that an earlier run sent.
+    resumed: AtomicU64,
     number: u64,
 }
 
@@ -231,8 +234,19 @@ impl Moving {
         self.progress.bytes.fetch_sub(bytes, Relaxed);
     }
 
+    /// Takes back all bytes counted: the file is sent anew.
+    pub(super) fn start_over(&self) {
+        let done = self.current.done.swap(0, Relaxed);
+        let resumed = self.resumed.swap(0, Relaxed);
+        let progress = &self.progress;
+        progress.resumed_bytes.fetch_sub(resumed, Relaxed);
+        let sent = done.saturating_sub(resumed);
+        progress.bytes.fetch_sub(sent, Relaxed);
+    }
+
     /// Counts bytes that an earlier run sent.
     pub(super) fn resumed(&self, bytes: u64) {
+        self.resumed.fetch_add(bytes, Relaxed);
         self.current.done.fetch_add(bytes, Relaxed);
         self.progress.resumed_bytes.fetch_add(bytes, Relaxed);
     }

@@ -11,7 +11,9 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use posthaste_endpoint::{Entry, Error, ErrorKind, Locus, Reader, Result, StoredSum, Summer};
+use posthaste_endpoint::{
+    Entry, Error, ErrorKind, FileTime, Locus, Reader, Result, StoredSum, Summer,
+};
 
 use super::{list::List, stage::Stage};
 
@@ -202,8 +204,8 @@ impl Stage {
         }
     }
 
-    /// Records a file that came in pieces from a source that tells neither versions nor times: the
-    /// pieces may be of several versions. It is compared with what one stream of it brings.
+    /// Records a file that came in pieces from a source whose answers don't show that they are of one
+    /// version. It is compared with what one stream of it brings.
     ///
     /// # Errors
     /// The operating system's.
@@ -212,9 +214,7 @@ impl Stage {
         file: usize,
         reader: &dyn Reader,
     ) -> Result<()> {
-        let entry = reader.entry();
-        let is_proved = entry.version.is_some() || entry.mtime.is_some();
-        match is_proved || !self.mixed.doubt(file) {
+        match reader.is_of_one_version() || !self.mixed.doubt(file) {
             true => Ok(()),
             false => self.blocking(Self::keep_mixed).await,
         }
@@ -226,7 +226,11 @@ impl Stage {
     /// The operating system's.
     pub(super) async fn came_by_mover(self: &Arc<Self>, file: usize, place: usize) -> Result<()> {
         let listed = self.list.entry(place, file);
-        let is_proved = |entry: Entry| entry.version.is_some() || entry.mtime.is_some();
+        let is_proved = |entry: Entry| {
+            let is_strong = |version: &str| !version.starts_with("W/");
+            entry.version.as_deref().is_some_and(is_strong)
+                || entry.mtime.is_some_and(FileTime::shows_changes)
+        };
         if listed.is_none_or(is_proved) {
             return Ok(());
         }

@@ -166,6 +166,40 @@ async fn one_file_that_a_server_spoils_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_file_for_which_a_server_wants_other_credentials_is_one() {
+    let server = Server::start(|asked| match &*asked.target {
+        "/t/" | "/all/" => {
+            let line = |name| format!(r#"{{"name":"{name}","type":"file","size":1}}"#);
+            let lines = ["a", "b", "c", "d", "e", "f"].map(line).join(",");
+            let headers = "content-type: application/json\r\n";
+            Answer::sized(200, headers, format!("[{lines}]"))
+        }
+        "/t/b" => Answer::sized(401, "www-authenticate: Basic\r\n", ""),
+        target if target.starts_with("/t/") => Answer::sized(200, "", "x"),
+        _ => Answer::sized(401, "www-authenticate: Basic\r\n", ""),
+    })
+    .await;
+    copies_all_but_one("[p]\n", &format!("{}/t/", server.url()), "401");
+    shown(
+        "web",
+        "the credentials are refused for one of many",
+        End::LeftOut,
+    );
+    // Where they are good for nothing, that is said, before an account is locked.
+    let world = World::new();
+    let from = format!("{}/all/", server.url());
+    let output = block_in_place(|| world.cp([&*from, "back"]).output().unwrap());
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(7), "{lines}");
+    for (one, code) in [("t/b", 7), ("t/a", 0)] {
+        let from = format!("{}/{one}", server.url());
+        let output = block_in_place(|| world.cp([&*from, "one"]).output().unwrap());
+        let lines = lines_of(&output);
+        assert_eq!(output.status.code(), Some(code), "{lines}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_comes_spoiled_each_time_is_left_out_and_alone_is_no_matter_of_time() {
     let s3 = S3Server::start().unwrap();
     let up = World::new().with_s3(&s3);

@@ -72,6 +72,8 @@ struct Shelf {
     dressed: String,
     count: u64,
     reads: u32,
+    /// True if nothing may be removed.
+    keeps_all: bool,
 }
 
 impl Shelf {
@@ -131,6 +133,7 @@ impl Shelf {
                     .insert(path, (bytes, tag, told.clone() + &dressed(asked)));
                 Answer::sized(200, &(told + &echoed(asked)), "")
             }
+            "DELETE" if self.keeps_all => Answer::sized(403, "", ""),
             "DELETE" => {
                 let kept = self
                     .objects
@@ -208,6 +211,7 @@ async fn shelf(flips: Flips, tags: Tags) -> (Server, Arc<Mutex<Shelf>>) {
         dressed: String::new(),
         count: 0,
         reads: 0,
+        keeps_all: false,
     }));
     let held = Arc::clone(&shelf);
     let server = Server::start(move |asked| held.lock().unwrap().ask(asked)).await;
@@ -230,6 +234,41 @@ async fn an_object_of_other_bytes_is_found_by_its_etag_and_removed() {
     shown(
         "S3, Azure, Google",
         "other bytes are kept than were sent, and their checksum is returned as it came",
+        End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_other_bytes_that_can_t_be_removed_is_no_file_the_next_time() {
+    let (server, shelf) = shelf(Flips::Sent, Tags::Md5).await;
+    shelf.lock().unwrap().keeps_all = true;
+    let error = says(
+        put(&*s3(&server), b"x", b"some bytes").await,
+        "does not let them be removed",
+    );
+    assert!(error.to_string().contains("copy it again"), "{error}");
+    assert!(!shelf.lock().unwrap().objects.is_empty());
+    let time_of = async || {
+        let found = s3(&server).stat(b"x", true).await.unwrap().unwrap();
+        assert_eq!(found.size, 10);
+        found.mtime
+    };
+    assert_eq!(time_of().await, None, "by its time it would be the file");
+    shelf.lock().unwrap().flips = Flips::Nothing;
+    put(&*s3(&server), b"x", b"some bytes").await.unwrap();
+    assert_eq!(time_of().await, spec(b"some bytes").mtime);
+    // What somebody else wrote in its place is what it says.
+    shelf.lock().unwrap().flips = Flips::Sent;
+    assert!(put(&*s3(&server), b"x", b"some bytes").await.is_err());
+    for object in shelf.lock().unwrap().objects.values_mut() {
+        object.2 = object.2.replace("etag: \"", "etag: \"0");
+    }
+    assert_eq!(time_of().await, spec(b"some bytes").mtime);
+    shelf.lock().unwrap().flips = Flips::Nothing;
+    put(&*s3(&server), b"x", b"some bytes").await.unwrap();
+    shown(
+        "S3",
+        "an object of other bytes than were sent can't be removed",
         End::Refused,
     );
 }
@@ -467,7 +506,7 @@ async fn ranges_of_two_versions_are_no_file() {
         ("S3, Azure, web", Box::new(tag), Box::new(tag)),
         ("web", Box::new(time), Box::new(time)),
         ("web", Box::new(time), Box::new(unknown)),
-        ("web", Box::new(tag), Box::new(unknown)),
+        ("S3, Azure, web", Box::new(tag), Box::new(unknown)),
     ];
     for (endpoints, head, get) in cases {
         let asked_for = Arc::new(AtomicU32::new(0));
@@ -498,5 +537,60 @@ async fn ranges_of_two_versions_are_no_file() {
         "S3, Azure, web",
         "a file changes between two ranges of it, and conditions are passed over",
         End::Refused,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_are_of_one_version_only_where_a_change_would_show() {
+    for (about, is_sure) in [
+        ("etag: \"e\"\r\n", [true; 3]),
+        ("etag: W/\"e\"\r\n", [false; 3]),
+        ("", [false; 3]),
+        // A store tells the time at which it got the object, and its second may have two.
+        (
+            "last-modified: Wed, 01 Jan 2025 00:00:00 GMT\r\n",
+            [true, false, false],
+        ),
+    ] {
+        let server = Server::start(move |asked| serve(asked, about, &content(20 << 20))).await;
+        let endpoints = [web(&server).await, s3(&server), azure(&server).await];
+        for (endpoint, is_sure) in endpoints.iter().zip(is_sure) {
+            let entry = endpoint.stat(b"big", true).await.unwrap().unwrap();
+            let reader = endpoint.open(b"big", &entry).await.unwrap();
+            assert_eq!(reader.is_of_one_version(), is_sure, "{about}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etag_of_segments_that_looks_like_an_md5_is_none() {
+    for is_assembled in [true, false] {
+        let server = Server::start(move |asked| {
+            let about = format!("etag: \"{}\"\r\n", "a1".repeat(16));
+            let bytes = content(20 << 20);
+            match asked.target.contains("partNumber=1") && is_assembled {
+                true => {
+                    let range = format!("content-range: bytes 0-8388607/{}\r\n", bytes.len());
+                    let more = format!("{about}{range}x-amz-mp-parts-count: 3\r\n");
+                    Answer::sized(206, &more, &bytes[..8 << 20])
+                }
+                false => serve(asked, &about, &bytes),
+            }
+        })
+        .await;
+        let endpoint = s3(&server);
+        let entry = endpoint.stat(b"big", true).await.unwrap().unwrap();
+        let whole = endpoint.get(b"big", &entry).await.map(|_| ());
+        for read in [read(&*endpoint, b"big").await, whole] {
+            match read {
+                Ok(()) => assert!(is_assembled),
+                Err(error) => assert!(!is_assembled && error.kind() == ErrorKind::Corrupt),
+            }
+        }
+    }
+    shown(
+        "S3",
+        "an ETag looks like an MD5 and is of an object's segments",
+        End::Right,
     );
 }
