@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Place of the page in the project.
 const PAGE: &str = "docs/reference/edges.md";
 
 /// Folders of the tests: of endpoints alone, and of the program.
@@ -22,13 +23,6 @@ const OTHERS: [&str; 5] = [
     "crates/cli/tests/all/stage_out.rs",
 ];
 
-/// Returns a path of the repository: packages of several depths share this file.
-fn at(path: &str) -> PathBuf {
-    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let root = above.find(|above| above.join(PAGE).exists());
-    root.expect("the page is in the repository").join(path)
-}
-
 /// Result of an unusual answer.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
@@ -38,6 +32,13 @@ pub enum End {
     Refused,
     /// Other files arrive; the missing ones are named, and the exit code is 6.
     LeftOut,
+}
+
+/// Returns a path in the project: tests of several packages read this file.
+fn at(path: &str) -> PathBuf {
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = above.find(|folder| folder.join("Cargo.lock").exists());
+    root.unwrap().join(path)
 }
 
 /// Records what the calling test has shown of these endpoints. The page has the same row.
