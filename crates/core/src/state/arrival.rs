@@ -122,6 +122,8 @@ record! {
         pub(crate) last_fault: Option<Fault>,
         /// Times in a row that a chunk came wrong from a source: those that never came right.
         pub(crate) wrong: BTreeMap<Fetch, u32>,
+        /// Times that all of it was there, and some file was not what its source has.
+        pub(crate) wrong_wholes: u32,
         pub(crate) duplicates: u32,
         /// Files that are missing at the destination.
         pub(crate) left_out: LeftOut,
@@ -221,6 +223,7 @@ impl Arrival {
             local_failures: 0,
             last_fault: None,
             wrong: BTreeMap::new(),
+            wrong_wholes: 0,
             duplicates: 0,
             left_out: LeftOut::default(),
             purse: None,
@@ -422,7 +425,6 @@ impl Arrival {
         fetches.take_while(|(key, _)| key.chunk == chunk).count()
     }
 
-    /// Forgets which chunks are here: it won't be asked again.
     /// Counts a chunk that came wrong from a source. Returns whether that is often enough: more
     /// tries would bring the same bytes.
     pub(crate) fn came_wrong(&mut self, fetch: Fetch) -> bool {
@@ -431,6 +433,13 @@ impl Arrival {
         *times >= WRONG_MAX
     }
 
+    /// Counts that a file of it came wrong as a whole. Returns whether that is often enough.
+    pub(crate) fn whole_came_wrong(&mut self) -> bool {
+        self.wrong_wholes += 1;
+        self.wrong_wholes >= WRONG_MAX
+    }
+
+    /// Forgets which chunks are here: it won't be asked again.
     pub(crate) fn close_books(&mut self) {
         self.here = Bitmap::empty(0);
         self.held = Vec::new();
