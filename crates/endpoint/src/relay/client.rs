@@ -29,7 +29,7 @@ pub(super) const ANSWER_BYTES_MAX: u64 =
     (wire::INVENTORY_PAGE_MAX * wire::INVENTORY_ENTRY_BYTES) as u64 + (64 << 10);
 /// Most pages of one inventory: 2^28 entries, more than any dataset has chunks.
 const INVENTORY_PAGES_MAX: usize = 4096;
-/// Most pages of one proof, of which each has read 256 MiB or more unless it is the last.
+/// Most pages of one proof, of which each has read 64 MiB or more unless it is the last.
 const PROOF_PAGES_MAX: usize = 1 << 24;
 /// Time before a relay that did not report its features is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);

@@ -19,9 +19,9 @@ use rustix::fs::{Advice, fadvise};
 use super::{Store, Stored, layout};
 use crate::clock;
 
-/// Bytes read for one page, so that an answer comes while its client still waits: some seconds of a
-/// slow disk.
-const PAGE_BYTES: u64 = 256 << 20;
+/// Bytes read for one page, so that an answer comes while its client still waits, which is 10 s: of
+/// a slow disk that others read too.
+const PAGE_BYTES: u64 = 64 << 20;
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Seconds for which a proof counts if nobody touched the file: whoever asks again, because the
