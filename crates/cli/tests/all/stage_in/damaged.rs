@@ -136,8 +136,11 @@ async fn a_file_that_is_wrong_each_time_ends_the_stage_in_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_answers_each_range_with_another_ends_the_stage_in_by_the_files_name() {
-    let (centre, ..) = damaged("large", LARGE, true, 0).await;
+    let centre = Centre::with("400M", "40M", 1);
     let whole = vec![7; LARGE];
+    fs::write(centre.folder.path().join("large"), &whole).unwrap();
+    let copied = block_in_place(|| centre.run_alone(&["cp", "large", "archive:odd/"]));
+    assert!(copied.status.success(), "{}", text(&copied.stderr));
     let front = front(centre.s3.address(), Spoils::OtherRanges(whole), |asked| {
         let from = asked.range.map_or(0, |(first, _)| first);
         asked.method == "GET" && asked.target.contains("/odd/large") && from > 0
