@@ -155,17 +155,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_project_is_tidy() {
-        let root = crate::root();
-        let tree = Tree::read(&root).unwrap();
-        let found: Vec<String> = findings(&tree, &root)
-            .iter()
-            .map(Finding::to_string)
-            .collect();
-        assert!(found.is_empty(), "\n{}", found.join("\n"));
-    }
-
-    #[test]
     fn a_folder_is_known_by_its_files() {
         let tree = Tree::of(&[("docs/guide/first.md", "")]);
         assert!(tree.has("docs/guide") && tree.has("docs/guide/first.md"));

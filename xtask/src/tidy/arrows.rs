@@ -50,18 +50,21 @@ fn room(name: &str) -> Option<&'static Room> {
     HOUSE.iter().find(|room| room.name == name)
 }
 
-/// Returns the room whose manifest lies at this path: all but the laboratory are under `crates`.
-fn room_at(path: &str) -> Option<&str> {
+/// Returns the room whose manifest lies at this path, and whether it is that of its tests alone.
+/// All but the laboratory are under `crates`.
+fn room_at(path: &str) -> Option<(&str, bool)> {
     let folder = path.strip_suffix("/Cargo.toml")?;
-    folder
+    let folder = folder
         .strip_prefix("crates/")
-        .or((folder == "lab").then_some(folder))
+        .or((folder == "lab").then_some(folder))?;
+    let room = folder.strip_suffix("/tests");
+    Some((room.unwrap_or(folder), room.is_some()))
 }
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, text) in tree.ending("/Cargo.toml") {
-        let Some(name) = room_at(path) else {
+        let Some((name, is_tests)) = room_at(path) else {
             continue;
         };
         match (room(name), text.parse::<Table>()) {
@@ -74,7 +77,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 found.push(Finding::new(path, 1, format!("can't be read: {}", error.message())));
             }
             (Some(room), Ok(manifest)) => {
-                check_room(room, path, text, &manifest, &mut found);
+                check_room((room, is_tests), path, text, &manifest, &mut found);
                 if room.floor <= MIND {
                     check_floor(tree, room, &mut found);
                 }
@@ -84,8 +87,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-fn check_room(room: &Room, path: &str, text: &str, manifest: &Table, found: &mut Vec<Finding>) {
+fn check_room(
+    (room, is_tests): (&Room, bool),
+    path: &str,
+    text: &str,
+    manifest: &Table,
+    found: &mut Vec<Finding>,
+) {
     for (dependency, dev) in dependencies(manifest) {
+        let dev = dev || is_tests;
         let line = line_of(text, &dependency);
         let Some(other) = dependency.strip_prefix("posthaste-") else {
             if room.floor <= MIND && !dev {
@@ -223,6 +233,17 @@ mod tests {
             .iter()
             .map(Finding::to_string)
             .collect()
+    }
+
+    #[test]
+    fn tests_may_be_a_package_of_their_own() {
+        let manifest = "[dependencies]\nposthaste-relay.workspace = true\nposthaste-testbed.workspace = true\n";
+        assert!(messages(&[("crates/relay/tests/Cargo.toml", manifest)]).is_empty());
+        let above = "[dependencies]\nposthaste-service.workspace = true\n";
+        assert_eq!(
+            messages(&[("crates/endpoint/tests/Cargo.toml", above)]).len(),
+            1
+        );
     }
 
     #[test]

@@ -108,11 +108,13 @@ pub(crate) fn tell_to_forget(state: &mut State, out: &mut Outbox) {
             return;
         };
         let depot = state.depots.get(&at);
-        // Data that was delivered and lost is sent again.
+        // Data that was delivered and lost is rebuilt or sent again.
         let is_wanted = state.requests.get(&request);
         let is_wanted = is_wanted.is_some_and(|of| of.is_kept() && !of.is_final());
-        if depot.is_none() || forget.until <= now || is_wanted {
+        if depot.is_none() || forget.until <= now {
             state.forgets.remove((request, at));
+        } else if is_wanted {
+            ask_again(state, request, at, forget, out);
         } else if !depot.is_some_and(Depot::is_up) {
             let due = now + AWAY;
             state
@@ -134,6 +136,33 @@ pub(crate) fn tell_to_forget(state: &mut State, out: &mut Outbox) {
                 reason: reason(forget, state::stage_ins::is_stage_in(state, request)),
             });
         }
+    }
+}
+
+/// Takes back the orders to remove a request that is wanted again: what depots still hold of it
+/// helps to rebuild it. A depot that was told is asked once it has answered.
+pub(crate) fn take_back_orders(state: &mut State, id: RequestId, out: &mut Outbox) {
+    let orders: Vec<(DepotId, u32)> = state.forgets.of(id).collect();
+    for (at, told) in orders {
+        let Some(request) = state.requests.get_mut(&id) else {
+            return;
+        };
+        if let Some(lane) = request.lane_of(at) {
+            request.lanes[lane].is_used = true;
+        }
+        let forget = state.forgets.get((id, at)).copied();
+        if let Some(forget) = forget.filter(|_| told == 0) {
+            ask_again(state, id, at, forget, out);
+        }
+    }
+}
+
+/// Takes an order back, and asks the depot what it still holds; one that is away is asked once it
+/// is back.
+fn ask_again(state: &mut State, id: RequestId, at: DepotId, forget: Forget, out: &mut Outbox) {
+    state.forgets.remove((id, at));
+    if state.depots.get(&at).is_some_and(Depot::is_up) {
+        apply::depots::ask_if_used(state, id, at, reason(forget, false), out);
     }
 }
 
@@ -161,8 +190,7 @@ pub(crate) fn on_forgotten(
     let is_open = |of: &Request| of.is_kept() && !of.is_final();
     if state.requests.get(&request).is_some_and(is_open) {
         // Data that came since may be gone too.
-        state.forgets.remove((request, at));
-        apply::depots::ask_if_used(state, request, at, reason(forget, false), out);
+        ask_again(state, request, at, forget, out);
     } else if done {
         state.forgets.remove((request, at));
     } else {

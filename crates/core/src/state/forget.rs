@@ -43,6 +43,13 @@ impl Forgets {
         }
     }
 
+    /// Returns the depots that should remove a request, each with how often it was told.
+    pub(crate) fn of(&self, request: RequestId) -> impl Iterator<Item = (DepotId, u32)> {
+        let all = self.all.range((request, DepotId::new(0))..);
+        let all = all.take_while(move |((of, _), _)| *of == request);
+        all.map(|((_, depot), forget)| (*depot, forget.told))
+    }
+
     /// Returns what is due first, and when.
     pub(crate) fn next_due(&self) -> Option<(Timestamp, (RequestId, DepotId))> {
         self.due.first().copied()

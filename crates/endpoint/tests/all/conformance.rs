@@ -13,7 +13,9 @@ use posthaste_endpoint::{
 use posthaste_testbed::{
     AzureServer, GcsServer, Place, S3Kind, S3Server, SshServer, StoreLooks, StoreMask, WebFace,
     WebServer,
-    conformance::{open, passes_as_one_file, passes_seeded, passes_the_suite},
+    conformance::{
+        Scale, open, passes_as_one_file, passes_at_scale, passes_seeded, passes_the_suite,
+    },
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +125,7 @@ async fn s3_without_new_checksums_passes_the_suite() {
         let s3 = s3::open_store(S3Server::BUCKET, &below, &old).unwrap();
         // The first write decides; the suite's checks depend on its result.
         learned(&*s3).await;
-        passes_the_suite(s3).await;
+        passes_at_scale(s3, Scale::SHORT_LISTINGS).await;
     }
 }
 
@@ -283,7 +285,7 @@ async fn sftp_without_extensions_passes_the_suite() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root").to_string_lossy().into_owned();
     let sftp = Sftp::open(host(&server), root.into_bytes(), DraftRules::default()).await;
-    passes_the_suite(Arc::new(sftp.unwrap())).await;
+    passes_at_scale(Arc::new(sftp.unwrap()), Scale::SHORT_LISTINGS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

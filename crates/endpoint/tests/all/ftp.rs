@@ -53,7 +53,7 @@ async fn both_kinds_of_tls_pass_the_suite() {
         let server = FtpServer::start(face).unwrap();
         let address = server.address_below("root");
         let endpoint = open(&address, &server.profile()).await.unwrap();
-        passes_at_scale(endpoint, SOME).await;
+        passes_at_scale(endpoint, Scale::SHORT_LISTINGS).await;
         let commands = server.commands();
         assert!(commands.contains("PROT 200"), "data went in the clear");
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::contract::{Event, Happening, Input, RequestState, StageInNews};
+use posthaste_core::contract::{Event, Happening, Input, RequestSpec, RequestState, StageInNews};
 use posthaste_types::{DepotId, RequestId};
 
 use super::{Pending, Run, START};
@@ -41,15 +41,7 @@ impl Run<'_> {
         | Input::RequestAskedBy { request, spec, .. }
         | Input::RequestPinned { request, spec, .. } = input
         {
-            let mut spec = spec.clone();
-            if let Input::RequestAskedBy { purge_at, .. }
-            | Input::RequestPinned {
-                purge_at: Some(purge_at),
-                ..
-            } = input
-            {
-                spec.deadline = spec.deadline.min(*purge_at);
-            }
+            let spec = before_its_purge(spec, input);
             self.checkers
                 .deadlines
                 .on_submitted(*request, spec.deadline);
@@ -100,7 +92,8 @@ impl Run<'_> {
             ..
         } = input
         {
-            self.checkers.kept.on_asked(*request, spec, wishes);
+            let spec = before_its_purge(spec, input);
+            self.checkers.kept.on_asked(*request, &spec, wishes);
             if wishes.budget_micro_usd.is_some() || wishes.safe_with.is_some() {
                 self.checkers.domains.on_loose(*request);
             }
@@ -206,4 +199,19 @@ impl Run<'_> {
             self.after(Duration::from_secs(1), Pending::Ask { input });
         }
     }
+}
+
+/// Returns a specification with the deadline that binds: a purge of the source may come before the
+/// user's.
+fn before_its_purge(spec: &RequestSpec, input: &Input) -> RequestSpec {
+    let mut spec = spec.clone();
+    if let Input::RequestAskedBy { purge_at, .. }
+    | Input::RequestPinned {
+        purge_at: Some(purge_at),
+        ..
+    } = input
+    {
+        spec.deadline = spec.deadline.min(*purge_at);
+    }
+    spec
 }

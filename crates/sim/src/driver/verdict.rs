@@ -301,7 +301,11 @@ impl Run<'_> {
         };
         let total = usize::from(view.spec.code.total());
         let is_open = |depot: DepotId| !self.checkers.drains.is_drained(depot);
+        let ends = &view.spec.destinations;
+        // A budget counts fragments: no whole copy at a destination takes the place of one.
+        let has_budget = view.wishes.budget_micro_usd.is_some();
         let via = view.spec.via.iter();
+        let via = via.filter(|depot| !has_budget || !ends.contains(depot));
         let well = via.filter(|depot| is_open(**depot) && is_well(**depot, column));
         let mut costs: Vec<u64> = well.map(|depot| self.cost(view, *depot, column)).collect();
         costs.sort_unstable_by_key(|cost| std::cmp::Reverse(*cost));
@@ -316,12 +320,11 @@ impl Run<'_> {
         let mut pinned = view.pinned.iter();
         let can_pin = pinned.all(|depot| is_open(*depot) && is_well(*depot, column));
         let is_direct = |depot| view.pinned.is_empty() && is_direct(depot);
-        let ends = &view.spec.destinations;
         // If losses must be survived, a whole copy at one destination counts as one more holder.
         let losses = view.spec.code.parity();
         let is_whole = losses == 0 && ends.iter().copied().any(is_direct);
         let is_stood_in = losses > 0
-            && view.wishes.budget_micro_usd.is_none()
+            && !has_budget
             && costs.len() + 1 == total
             && view.spec.via.len() + 1 == total
             && view

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use posthaste_testbed::{S3Server, SshServer};
+use posthaste_testbed::{S3Server, SshServer, share_of};
 
 use crate::copy::world::{World, leftovers, lines_of, make_tree, noise};
 
@@ -374,13 +374,15 @@ fn a_file_that_changes_or_vanishes_is_never_half_there() {
 
 #[test]
 fn a_hundred_thousand_tiny_files_take_little_memory() {
-    const FILES: usize = 100_000;
+    const FOLDERS: u64 = 100;
+    const FILES_PER_FOLDER: u64 = 1_000;
     const MEMORY_KIB_MAX: u64 = 200 * 1024;
     let world = World::new();
-    for folder in 0..100 {
+    let folders = share_of(FOLDERS);
+    for folder in 0..folders {
         let folder = world.path(&format!("source/{folder}"));
         fs::create_dir_all(&folder).unwrap();
-        for file in 0..FILES / 100 {
+        for file in 0..FILES_PER_FOLDER {
             fs::write(folder.join(format!("{file}")), "tiny").unwrap();
         }
     }
@@ -399,7 +401,7 @@ fn a_hundred_thousand_tiny_files_take_little_memory() {
     let again = world.copy(["source/", "there"]);
     assert_eq!(
         (&again["checks"], &again["transfers"]),
-        (&FILES.into(), &0.into())
+        (&(folders * FILES_PER_FOLDER).into(), &0.into())
     );
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn on_depot_inventory(
         request.replica.open(chunk);
     }
     apply::redundancy::judge_loss(state, depot, has_all);
-    let lost = match !has_all && reopen_delivered(state, id, lane) {
+    let lost = match !has_all && reopen_delivered(state, id, lane, out) {
         true => decide::inventory::lacks(state, id),
         false => lost,
     };
@@ -62,7 +62,7 @@ pub(crate) fn on_depot_inventory(
 /// Reopens a request of which a destination lost some: it is delivered no more. As long as the
 /// source is there it is sent again, otherwise rebuilt from what others hold. Returns whether
 /// that is so.
-fn reopen_delivered(state: &mut State, id: RequestId, lane: usize) -> bool {
+fn reopen_delivered(state: &mut State, id: RequestId, lane: usize, out: &mut Outbox) -> bool {
     let now = state.now;
     let Some(request) = state.requests.get_mut(&id) else {
         return false;
@@ -78,6 +78,7 @@ fn reopen_delivered(state: &mut State, id: RequestId, lane: usize) -> bool {
     };
     request.due.whole_at = None;
     request.uncommon.last_lost = Some(request.lanes[lane].depot);
+    apply::forget::take_back_orders(state, id, out);
     apply::delivery::begin_delivery(state, id);
     true
 }

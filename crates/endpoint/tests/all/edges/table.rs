@@ -2,27 +2,39 @@
 
 use std::fs;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/edges.md");
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../../docs/reference/edges.md"
+);
 
 /// Folders of the tests: of endpoints alone, and of the program.
 const TESTS: [&str; 2] = [
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../endpoint/tests/all/edges"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/copy"),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../endpoint/tests/all/edges"
+    ),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../cli/tests/all/copy"),
 ];
 
 /// Tests of pulls, stage-ins and offloads, which name their rows in a comment.
 const OTHERS: [&str; 5] = [
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../relay/tests/all/pull.rs"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_in.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../relay/tests/all/pull.rs"),
     concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../cli/tests/all/stage_in/damaged.rs"
+        "/../../cli/tests/all/stage_in.rs"
     ),
     concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../cli/tests/all/stage_in/replicas.rs"
+        "/../../cli/tests/all/stage_in/damaged.rs"
     ),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/all/stage_out.rs"),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../cli/tests/all/stage_in/replicas.rs"
+    ),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../cli/tests/all/stage_out.rs"
+    ),
 ];
 
 /// Result of an unusual answer.

@@ -38,7 +38,7 @@ struct Rogue {
 impl Rogue {
     fn new(fault: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/plugin/rogue.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("all/plugin/rogue.py");
         let settings = json!({"fault": fault, "folder": folder.path()});
         let launch = Launch {
             scheme: "rogue".to_owned(),
