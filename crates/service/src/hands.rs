@@ -54,7 +54,7 @@ pub(crate) struct Hands {
     forgetting: HashMap<(RequestId, DepotId), AbortHandle>,
     /// Progress of sends, for forwards that follow them.
     pub(crate) leads: Leads,
-    /// Depots being asked for what they hold.
+    /// Depots that read what they hold.
     asking: inventory::Asked,
     opened: Arc<Opened>,
     pub(crate) traced: Arc<Traced>,

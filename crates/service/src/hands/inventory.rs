@@ -20,9 +20,10 @@ impl Hands {
         // A source is removed by the answer.
         let proves = matches!(reason, Reason::AllSafe { .. });
         // A depot may read for long, and is asked again meanwhile.
-        let Some(asking) = Asking::begin(&self.asking, (request, depot)) else {
+        let asking = proves.then(|| Asking::begin(&self.asking, (request, depot)));
+        if matches!(asking, Some(None)) {
             return;
-        };
+        }
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
             Arc::clone(&self.store),
@@ -51,7 +52,7 @@ impl Hands {
     }
 }
 
-/// Depots being asked for what they hold of a request.
+/// Depots that read what they hold of a request.
 pub(super) type Asked = Arc<Mutex<HashSet<(RequestId, DepotId)>>>;
 
 /// Question that is under way until this is dropped.
