@@ -192,11 +192,7 @@ impl Hands {
                 reason: _,
             } => self.recall(Leg::new(request, depot, chunk, fragment)),
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
-            Command::Inventory {
-                request,
-                depot,
-                reason,
-            } => self.inventory(request, depot, &reason),
+            command @ Command::Inventory { .. } => self.inventory(&command),
             Command::Release { request, reason: _ } => self.release(request),
             command @ (Command::LeaveOut { .. } | Command::Renew { .. }) => self.omit(&command),
             Command::Forget {

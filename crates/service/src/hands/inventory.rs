@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use posthaste_core::contract::{Fault, Input, Reason};
+use posthaste_core::contract::{Command, Fault, Input, Reason};
 use posthaste_endpoint::relay::DatasetId;
 use posthaste_types::{ChunkIndex, DepotId, Digest, FragmentIndex, RequestId};
 
@@ -16,7 +16,16 @@ use crate::{
 };
 
 impl Hands {
-    pub(super) fn inventory(&mut self, request: RequestId, depot: DepotId, reason: &Reason) {
+    pub(super) fn inventory(&mut self, command: &Command) {
+        let Command::Inventory {
+            request,
+            depot,
+            reason,
+        } = command
+        else {
+            return;
+        };
+        let (request, depot) = (*request, *depot);
         // A source is removed by the answer.
         let proves = matches!(reason, Reason::AllSafe { .. });
         // A depot may read for long, and is asked again meanwhile.

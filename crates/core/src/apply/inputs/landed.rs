@@ -67,7 +67,7 @@ pub(crate) fn on_landing_failed(state: &mut State, id: RequestId, fault: Fault, 
     // Each time all chunks of a wrong file come again, so its own count of failures begins anew.
     let is_spoiled = fault == Fault::Corrupt
         && !goes_out
-        && arrival.is_some_and(|arrival| arrival.whole_came_wrong());
+        && arrival.is_some_and(|arrival| arrival.wrong.whole_came());
     let is_away = fault.may_pass() && goes_out;
     let may_pass = matches!(
         fault,
@@ -81,7 +81,7 @@ pub(crate) fn on_landing_failed(state: &mut State, id: RequestId, fault: Fault, 
     } else {
         let arrival = state.arrivals.requests.get(&id);
         let attempts = arrival.filter(|_| is_spoiled);
-        let attempts = attempts.map_or(1, |arrival| arrival.wrong_wholes);
+        let attempts = attempts.map_or(1, |arrival| arrival.wrong.wholes);
         let reason = Reason::GaveUp { fault, attempts };
         apply::stage_in::ending::end_arrival(state, id, ArrivalState::Failed, reason, out);
     }
