@@ -1,4 +1,4 @@
-//! What a stage-in's sources gave that is not what they have.
+//! Counts of what a stage-in's sources gave that is not what they have.
 
 use alloc::collections::BTreeMap;
 use posthaste_types::{ChunkIndex, SourceId, record};
@@ -18,7 +18,7 @@ record! {
 }
 
 record! {
-    /// What came wrong of a stage-in.
+    /// Counts of what came wrong of a stage-in.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub(crate) struct Wrong {
         /// Times in a row that a chunk came wrong from a source: those that never came right.

@@ -36,11 +36,11 @@ pub(super) struct Proven {
     at_s: u64,
 }
 
-/// What a file was found to be.
+/// Outcome of reading a file.
 enum Found {
     Right,
     Wrong,
-    /// It can't be read now.
+    /// Unreadable now.
     Unread,
 }
 
