@@ -66,11 +66,16 @@ struct Options {
     places: Vec<Place>,
     loads: Vec<Load>,
     scale: Scale,
+    /// An earlier build of ours.
+    before: Option<PathBuf>,
+    /// Names of the rivals; all if there are none.
+    contenders: Vec<String>,
 }
 
 /// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements.
-/// `--place NAME` and `--load NAME`, which may be repeated, and `--quick`, a tenth of the data,
-/// measure less and write no report.
+/// `--before FILE` adds an earlier build of posthaste to the contenders. `--place NAME`,
+/// `--load NAME` and `--contender NAME`, which may be repeated, and `--quick`, a tenth of the data,
+/// measure less. They write no report.
 ///
 /// # Errors
 /// Fails if it can't be prepared, or a contender copies wrongly.
@@ -81,6 +86,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         places: Vec::new(),
         loads: Vec::new(),
         scale: Scale::Whole,
+        before: None,
+        contenders: Vec::new(),
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -96,6 +103,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
             "--runs" => options.runs = value.parse().context("--runs wants a number")?,
             "--place" => options.places.push(named(&Place::ALL, value, Place::name)?),
             "--load" => options.loads.push(named(&Load::ALL, value, Load::name)?),
+            "--before" => options.before = Some(value.into()),
+            "--contender" => options.contenders.push(value.clone()),
             _ => bail!("there is no option {word}"),
         }
     }
@@ -111,7 +120,10 @@ fn named<T: Copy>(all: &[T], name: &str, name_of: fn(T) -> &'static str) -> anyh
 }
 
 fn copy(mut options: Options) -> anyhow::Result<()> {
-    let is_whole = options.places.is_empty() && options.loads.is_empty();
+    let is_whole = options.places.is_empty()
+        && options.loads.is_empty()
+        && options.before.is_none()
+        && options.contenders.is_empty();
     if options.places.is_empty() {
         options.places = Place::ALL.to_vec();
     }
@@ -126,7 +138,7 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
     for load in &options.loads {
         load.prepare(folder.path(), options.scale)?;
     }
-    let tools = tool::all(&posthaste);
+    let tools = contenders(&options, &posthaste)?;
     let mut rows = Vec::new();
     for &place in &options.places {
         let site = Site::start(place, folder.path(), &posthaste)?;
@@ -169,6 +181,28 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
         failed.join("; posthaste ")
     );
     Ok(())
+}
+
+/// Returns who is measured: posthaste, an earlier build of it, and the rivals that were named.
+fn contenders(options: &Options, posthaste: &Path) -> anyhow::Result<Vec<Tool>> {
+    let mut tools = tool::all(posthaste);
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
+    for name in &options.contenders {
+        ensure!(
+            names.contains(&name.as_str()),
+            "`{name}` is none of {}",
+            names.join(", ")
+        );
+    }
+    let is_meant = |tool: &Tool| {
+        let named = &options.contenders;
+        tool.role == Role::Ours || named.is_empty() || named.iter().any(|name| name == tool.name)
+    };
+    tools.retain(is_meant);
+    if let Some(before) = &options.before {
+        tools.insert(1, tool::before(before.canonicalize()?));
+    }
+    Ok(tools)
 }
 
 /// Installs the missing servers of these places.

@@ -466,3 +466,29 @@ fn a_chunk_is_not_left_to_depots_that_can_not_rebuild_it() {
     play("left-to-too-few", 0..20);
     play("left-without-room", 0..20);
 }
+
+#[test]
+fn keeping_is_paid_from_the_purge_that_binds_on() {
+    play(
+        "paid-until-its-purge",
+        261_130_105_406_338..261_130_105_406_341,
+    );
+}
+
+/// Fragments alone are paid by a budget: it is at risk, and nobody promises more.
+#[test]
+fn no_whole_copy_stands_in_for_a_fragment_where_a_budget_pays() {
+    play(
+        "no-stand-in-for-money",
+        261_130_105_404_041..261_130_105_404_044,
+    );
+}
+
+/// What a depot still holds counts again, and takes no room that nobody knows of.
+#[test]
+fn a_depot_that_was_to_evict_is_asked_once_a_destination_lost_all() {
+    play(
+        "lost-while-others-evict",
+        261_130_105_406_877..261_130_105_406_880,
+    );
+}

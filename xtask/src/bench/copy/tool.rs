@@ -100,6 +100,20 @@ pub struct Run<'a> {
     pub way: Way,
 }
 
+/// Name of an earlier build of ours among the contenders.
+pub const BEFORE: &str = "posthaste before";
+
+/// Returns an earlier build of ours as a rival of this one.
+pub fn before(program: PathBuf) -> Tool {
+    Tool {
+        name: BEFORE,
+        program: Ok(program),
+        version: &["--version"],
+        dialect: Dialect::Posthaste,
+        role: Role::Rival,
+    }
+}
+
 /// Returns all contenders, posthaste first.
 pub fn all(posthaste: &Path) -> Vec<Tool> {
     let tool = |name, program, version, dialect| Tool {
