@@ -45,9 +45,10 @@ mod tuning;
 pub(crate) mod uplink;
 pub(crate) mod usable;
 pub(crate) mod wake;
+mod wrong;
 
 pub(crate) use account::{Account, Seen};
-pub(crate) use arrival::{Arrival, Fetch, Held, SourceLane};
+pub(crate) use arrival::{Arrival, Held, SourceLane};
 pub(crate) use arrivals::Arrivals;
 pub(crate) use bitmap::Bitmap;
 pub(crate) use book::Book;
@@ -78,3 +79,4 @@ pub(crate) use space::Spaces;
 pub(crate) use throttle::Throttle;
 pub(crate) use transfer::{Flight, FlightKey, Transfers};
 pub(crate) use tuning::Tuning;
+pub(crate) use wrong::{Fetch, Wrong};

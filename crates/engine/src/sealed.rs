@@ -1,7 +1,7 @@
 //! Sealed dataset on its way out: read once, encoded once, the same bytes at every try.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
@@ -14,7 +14,7 @@ use crate::{
     code::Codec,
     dataset::{DatasetId, FileFault, FileList, SourceReader},
     envelope::Cipher,
-    stripe::{SPARE_BYTES, Stripe, encode_stripe},
+    stripe::{SPARE_BYTES, Stripe, digest_of, encode_stripe},
 };
 
 /// Properties of a sealed dataset beside its files.
@@ -354,11 +354,7 @@ impl Sealed {
         let cipher = match &self.seal.encryption {
             Encryption::None => None,
             Encryption::With(cipher) => Some(cipher),
-            Encryption::Over => {
-                return Err(failed(ErrorKind::PermissionDenied, "encrypt")
-                    .at(Locus::Source)
-                    .cause("the key of its dataset is gone"));
-            }
+            Encryption::Over => return Err(key_is_gone(chunk)),
         };
         let size = self.list.chunk_bytes(chunk.get(), self.seal.chunk_size);
         let mut buffer = Vec::with_capacity(size + SPARE_BYTES);
@@ -395,10 +391,50 @@ impl Sealed {
             return Ok(());
         }
         drop(known);
-        let error = Error::new(ErrorKind::Changed, "send", self.files_of(chunk))
-            .at(Locus::Source)
-            .cause("one of them changed since it was first read");
+        let error = self.changed("send", chunk);
         self.note(&error);
         Err(error)
     }
+
+    fn changed(&self, operation: &'static str, chunk: ChunkIndex) -> Error {
+        Error::new(ErrorKind::Changed, operation, self.files_of(chunk))
+            .at(Locus::Source)
+            .cause("one of them changed since it was first read")
+    }
+
+    /// Reads everything that was read before once more, and compares it. Chunks with a file that is
+    /// gone are passed over. Blocking; it reads with the rights of the calling thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`] if a chunk is not what was read before; those of reading, and
+    /// [`ErrorKind::PermissionDenied`] if the key of an encrypted dataset is gone.
+    pub fn compare(&self) -> Result<()> {
+        let known: BTreeMap<_, _> = self.known().clone().into_iter().collect();
+        let mut buffer = Vec::new();
+        for (chunk, digests) in known {
+            match self.reader.read_chunk(chunk.get(), &mut buffer) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                read => read?,
+            }
+            let is_same = match &self.seal.encryption {
+                Encryption::None => digests.first() == Some(&digest_of(&buffer)),
+                Encryption::With(cipher) => digests.last() == Some(&cipher.digest(&buffer)),
+                Encryption::Over => return Err(key_is_gone(chunk)),
+            };
+            if !is_same {
+                return Err(self.changed("release", chunk));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn key_is_gone(chunk: ChunkIndex) -> Error {
+    Error::new(
+        ErrorKind::PermissionDenied,
+        "encrypt",
+        format!("chunk {chunk}"),
+    )
+    .at(Locus::Source)
+    .cause("the key of its dataset is gone")
 }

@@ -302,7 +302,8 @@ impl<S: Shelf> Desk<S> {
         dataset: DatasetId,
         query: Option<&str>,
     ) -> Result<Response<Body>, Refusal> {
-        let from = wire::parse_from(query).ok_or_else(|| {
+        // Each chunk is compared when it is read.
+        let (from, _) = wire::parse_from(query).ok_or_else(|| {
             Refusal::new(ErrorKind::Invalid, "the query is not from=CHUNK.FRAGMENT")
         })?;
         let most = wire::INVENTORY_PAGE_MAX;

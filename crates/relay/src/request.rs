@@ -1,5 +1,7 @@
 //! Requests: parses one and answers it.
 
+mod inventory;
+
 use std::{io, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
@@ -290,31 +292,6 @@ impl Service {
                 Box::pin(pieces) as Pieces
             )))
             .map_err(|cause| Refusal::new(ErrorKind::Other, cause.to_string()))
-    }
-
-    pub(crate) async fn inventory(
-        &self,
-        dataset: DatasetId,
-        query: Option<&str>,
-    ) -> Result<Response<Body>, Refusal> {
-        let from = wire::parse_from(query).ok_or_else(|| {
-            Refusal::new(ErrorKind::Invalid, "the query is not from=CHUNK.FRAGMENT")
-        })?;
-        let store = Arc::clone(&self.store);
-        let held = move || Ok(store.inventory(&dataset, from, wire::INVENTORY_PAGE_MAX));
-        let (held, next) = blocking(held).await?;
-        let mut page = Vec::with_capacity(held.len() * wire::INVENTORY_ENTRY_BYTES);
-        held.iter()
-            .for_each(|entry| wire::write_held(&mut page, entry));
-        let mut response = Response::new(full(page));
-        if let Some((chunk, fragment)) = next {
-            let next = format!("{}.{}", chunk.get(), fragment.get());
-            let next = next
-                .try_into()
-                .map_err(|_| Refusal::new(ErrorKind::Other, "a header"))?;
-            response.headers_mut().insert(wire::NEXT_HEADER, next);
-        }
-        Ok(response)
     }
 
     pub(crate) async fn delete_unless(

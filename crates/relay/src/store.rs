@@ -9,6 +9,7 @@ mod age;
 mod growth;
 mod held;
 mod layout;
+mod proof;
 mod room;
 mod space;
 mod upload;
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 
 use crate::clock;
 use age::Age;
+use proof::Proven;
 
 pub(crate) use growth::{Awaited, Growth};
 pub(crate) use layout::{dataset_name, object_name};
@@ -103,6 +105,18 @@ struct Holding {
     /// Seconds since the Unix epoch; the latest that anybody asked for.
     expires_s: u64,
     objects: BTreeMap<Object, Stored>,
+    /// Objects that were read and were right, lately.
+    proven: BTreeMap<Object, Proven>,
+}
+
+impl Holding {
+    fn new(expires_s: u64, objects: BTreeMap<Object, Stored>) -> Self {
+        Self {
+            expires_s,
+            objects,
+            proven: BTreeMap::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -170,7 +184,7 @@ impl Store {
             index.objects += objects.len();
             index
                 .datasets
-                .insert(dataset, Holding { expires_s, objects });
+                .insert(dataset, Holding::new(expires_s, objects));
         }
         let spaces = space::file(dir);
         space::restore(&spaces, &mut index.room)?;

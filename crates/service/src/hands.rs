@@ -54,6 +54,8 @@ pub(crate) struct Hands {
     forgetting: HashMap<(RequestId, DepotId), AbortHandle>,
     /// Progress of sends, for forwards that follow them.
     pub(crate) leads: Leads,
+    /// Depots that read what they hold.
+    asking: inventory::Asked,
     opened: Arc<Opened>,
     pub(crate) traced: Arc<Traced>,
     movers: Arc<Movers>,
@@ -161,6 +163,7 @@ impl Hands {
             sends: HashMap::new(),
             forgetting: HashMap::new(),
             leads: Leads::default(),
+            asking: inventory::Asked::default(),
             opened: Arc::clone(&centre.opened),
             traced: Arc::clone(&centre.traced),
         }
@@ -189,7 +192,7 @@ impl Hands {
                 reason: _,
             } => self.recall(Leg::new(request, depot, chunk, fragment)),
             Command::Abandon { request, depot, .. } => self.abandon(request, depot),
-            Command::Inventory { request, depot, .. } => self.inventory(request, depot),
+            command @ Command::Inventory { .. } => self.inventory(&command),
             Command::Release { request, reason: _ } => self.release(request),
             command @ (Command::LeaveOut { .. } | Command::Renew { .. }) => self.omit(&command),
             Command::Forget {

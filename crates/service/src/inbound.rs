@@ -355,8 +355,9 @@ impl Inbound {
 /// Keeps the source's error for a file that it can't deliver at all, or delivered with other bytes,
 /// by name: the mind decides by the error's kind alone.
 fn note(outgoing: &Outgoing, request: RequestId, error: &Error) {
-    let is_wrong = error.kind() == ErrorKind::Corrupt;
-    if error.locus() == Locus::Source && (is_wrong || !error.is_temporary()) {
+    let is_wrong = error.kind() == ErrorKind::Corrupt || is_nonsense(error);
+    let is_of_source = matches!(error.locus(), Locus::Source | Locus::Network);
+    if is_of_source && (is_wrong || !error.is_temporary()) {
         outgoing.complaints.keep(request, error);
     }
 }
@@ -427,8 +428,20 @@ fn fault_of(error: &Error) -> Fault {
         ErrorKind::Corrupt => Fault::Corrupt,
         ErrorKind::Busy => Fault::Busy,
         ErrorKind::Unreachable | ErrorKind::TimedOut => Fault::Unreachable,
+        _ if is_nonsense(error) => Fault::Corrupt,
         _ => Fault::Other,
     }
+}
+
+/// Returns whether a source answered with something else than was asked for, and not the system
+/// with an error that may pass.
+fn is_nonsense(error: &Error) -> bool {
+    let cause = std::error::Error::source(error);
+    let is_of_system = cause.is_some_and(|cause| cause.is::<std::io::Error>());
+    error.kind() == ErrorKind::Other
+        && matches!(error.locus(), Locus::Source | Locus::Network)
+        && !error.is_temporary()
+        && !is_of_system
 }
 
 /// Returns the name of the path that sources share: the server or bucket of an address, or the path

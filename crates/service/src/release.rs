@@ -12,7 +12,7 @@ use std::{
 use posthaste_core::contract::{Fault, Input};
 use posthaste_endpoint::{
     Error, ErrorKind, Locus, Result,
-    posix::{HeldLease, Lease, Place},
+    posix::{HeldLease, Lease, Place, lies_in_memory},
 };
 use posthaste_engine::{
     dataset::{FileEntry, FileKind, FileList, Root, changed_ns},
@@ -45,8 +45,39 @@ pub(crate) async fn release(
     let actor = sealed.seal().actor.clone();
     // The list includes later omissions: omitted files stay.
     let list = tokio::task::block_in_place(|| store.list(request))?;
-    let removed = actor.blocking(move || remove(&sealed.seal().root, &list, keeps_root, backup));
-    removed.await
+    let released = actor.blocking(move || {
+        read_again(&sealed, &list)?;
+        remove(&sealed.seal().root, &list, keeps_root, backup)
+    });
+    released.await
+}
+
+/// Compares a source that lies in memory with what was sent: stores through a mapping don't show in
+/// the times of its files, as they do on a disk. One that nobody has mapped now can't change
+/// unnoticed from then on.
+///
+/// # Errors
+/// [`ErrorKind::Busy`] if somebody has a file open for writing, or mapped so; those of
+/// [`Sealed::compare`].
+fn read_again(sealed: &Sealed, list: &FileList) -> Result<()> {
+    let root = &sealed.seal().root;
+    if !lies_in_memory(root) {
+        return Ok(());
+    }
+    let directory = match Root::of(root, list) {
+        // Everything has gone.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let regular = list.files.iter();
+    for entry in regular.filter(|entry| entry.kind == FileKind::Regular) {
+        let shown = entry.below(root).display().to_string();
+        let place = place(&directory, entry, &shown)?;
+        if place.is_some_and(|place| matches!(Lease::take(&place.path), Lease::InUse)) {
+            return Err(in_use(shown));
+        }
+    }
+    sealed.compare()
 }
 
 /// Returns the fault of a release as the mind needs it: where a read would fail at the source, a
@@ -370,7 +401,8 @@ fn refuse_disturbed(lease: &HeldLease, shown: &str) -> Result<()> {
     }
 }
 
-fn in_use(shown: impl Into<String>) -> Error {
+/// Returns the error that a file stays because somebody may write to it.
+pub(crate) fn in_use(shown: impl Into<String>) -> Error {
     Error::new(ErrorKind::Busy, "release", shown)
         .at(Locus::Source)
         .cause("another process has it open for writing, so it stays for now")
@@ -461,12 +493,17 @@ fn remove_directory(path: &Path, shown: &str) -> Result<()> {
 mod tests {
     use std::{
         fs::File,
-        io::{BufRead, BufReader},
+        io::{BufRead, BufReader, Write},
         os::unix::fs::PermissionsExt,
         process::{Child, Command, Stdio},
     };
 
-    use posthaste_engine::dataset::scan;
+    use posthaste_endpoint::Actor;
+    use posthaste_engine::{
+        dataset::{DatasetId, scan},
+        sealed::{Encryption, Seal},
+    };
+    use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex};
 
     use super::*;
 
@@ -593,6 +630,63 @@ mod tests {
         }
         remove(&root, &list, false, None).unwrap();
         assert!(!root.exists());
+    }
+
+    /// Maps a file, stores to it, and stores once more after a line of its input, until that ends.
+    const STORES: &str = "import ctypes, os, sys\n\
+        libc = ctypes.CDLL(None)\n\
+        libc.mmap.restype = ctypes.c_void_p\n\
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
+        file = os.open(sys.argv[1], os.O_RDWR)\n\
+        bytes = (ctypes.c_char * 8).from_address(libc.mmap(None, 8, 3, 1, file, 0))\n\
+        os.close(file)\n\
+        bytes[0] = b'C'\n\
+        print('ready', flush=True)\n\
+        sys.stdin.readline()\n\
+        bytes[1] = b'O'\n\
+        print('stored', flush=True)\n\
+        sys.stdin.read()\n";
+
+    fn sealed_of(root: &Path, list: &FileList) -> Arc<Sealed> {
+        let seal = Seal {
+            dataset: DatasetId::new([1; 16]),
+            root: root.to_owned(),
+            code: Code::NONE,
+            chunk_size: Bytes::mebi(1),
+            expires: Timestamp::default(),
+            encryption: Encryption::None,
+            actor: Actor::oneself(),
+        };
+        Arc::new(Sealed::new(seal, Arc::new(list.clone()), []))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_lies_in_memory_and_was_stored_to_after_it_was_read_stays() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "contents").unwrap();
+        let mut child = beside(STORES, &path);
+        let list = scan(folder.path()).unwrap();
+        let sealed = sealed_of(folder.path(), &list);
+        let (first, whole) = (ChunkIndex::new(0), FragmentIndex::WHOLE);
+        let (read, _) = sealed.fragment(first, whole).await.unwrap();
+        assert_eq!(read.bytes, b"Contents"[..]);
+        let kind = || read_again(&sealed, &list).unwrap_err().kind();
+        assert_eq!(kind(), ErrorKind::Busy, "it is mapped");
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let mut line = String::new();
+        let mut told = BufReader::new(child.stdout.as_mut().unwrap());
+        told.read_line(&mut line).unwrap();
+        assert_eq!(line, "stored\n");
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        assert_eq!(fs::read(&path).unwrap(), b"COntents");
+        assert_eq!(kind(), ErrorKind::Changed);
+        fs::write(&path, "Contents").unwrap();
+        let list = scan(folder.path()).unwrap();
+        let sealed = sealed_of(folder.path(), &list);
+        sealed.fragment(first, whole).await.unwrap();
+        read_again(&sealed, &list).unwrap();
     }
 
     #[test]

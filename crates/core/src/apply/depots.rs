@@ -69,7 +69,7 @@ pub(crate) fn ask_if_used(
         out.commands.push(Command::Inventory {
             request: id,
             depot,
-            reason,
+            reason: request.reason_to_ask(reason),
         });
     } else {
         request.replica.set_live(lane, true);

@@ -177,12 +177,13 @@ fn ask_again(state: &mut State, out: &mut Outbox) {
         let Some(request) = state.requests.get_mut(&id) else {
             continue;
         };
+        let reason = request.reason_to_ask(Reason::DepotBack);
         for lane in &mut request.lanes {
             if let Some(asked_at) = &mut lane.asked_at
                 && *asked_at + wait <= now
             {
                 *asked_at = now;
-                let reason = Reason::DepotBack;
+                let reason = reason.clone();
                 out.commands.push(Command::Inventory {
                     request: id,
                     depot: lane.depot,

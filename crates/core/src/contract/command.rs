@@ -49,7 +49,8 @@ record! {
             /// Reason.
             reason: Reason,
         },
-        /// Asks the depot for its inventory of the dataset. Answered by `DepotInventory` or
+        /// Asks the depot for its inventory of the dataset. With `Reason::AllSafe` the source is
+        /// removed by the answer: the depot reads what it holds. Answered by `DepotInventory` or
         /// `DepotDown`.
         2 = Inventory {
             /// The request.

@@ -10,7 +10,7 @@ use crate::{
     decide::verdict::Verdict,
     state,
     state::completion::Promised,
-    state::{Request, State},
+    state::{Release, Request, State},
 };
 
 /// Weighs a request; if all of its code can't be stored by its deadline, with the losses that
@@ -86,6 +86,15 @@ impl Request {
                 // promised.
                 false => self.losses_first().unwrap_or(parity),
             },
+        }
+    }
+
+    /// Returns why a depot is asked for what it holds: if the source is removed by its answer, that
+    /// everything is safe, and otherwise the given reason.
+    pub(crate) fn reason_to_ask(&self, reason: Reason) -> Reason {
+        match self.uncommon.has_asked_all && self.release == Release::Pending {
+            true => self.reason_safe(),
+            false => reason,
         }
     }
 

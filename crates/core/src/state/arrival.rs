@@ -9,7 +9,9 @@ use posthaste_types::{Bytes, ChunkIndex, DepotId, SourceId, Timestamp, record};
 use crate::contract::{
     ArrivalSpec, ArrivalState, Binding, Cut, Fault, Forecast, Holding, LeftOut, Pause,
 };
-use crate::state::{Account, Bitmap, Claim, Decisions, Flight, Near, Prestage, Purse, Turn};
+use crate::state::{
+    Account, Bitmap, Claim, Decisions, Fetch, Flight, Near, Prestage, Purse, Turn, Wrong,
+};
 
 record! {
     /// Source as one stage-in uses it.
@@ -45,20 +47,6 @@ record! {
         pub(crate) is_due: bool,
         /// True if they may go to depots near the centre meanwhile.
         pub(crate) may_prestage: bool,
-    }
-}
-
-/// Tries of a chunk from one source of which each brought bytes that are not those the source has by
-/// its own checksum. What is damaged on the way comes right the next time; what is damaged there
-/// never does.
-const WRONG_MAX: u32 = 3;
-
-record! {
-    /// Chunk asked of a source.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    pub(crate) struct Fetch {
-        pub(crate) chunk: ChunkIndex,
-        pub(crate) source: SourceId,
     }
 }
 
@@ -120,8 +108,7 @@ record! {
         /// Consecutive times that the centre could not accept data.
         pub(crate) local_failures: u32,
         pub(crate) last_fault: Option<Fault>,
-        /// Times in a row that a chunk came wrong from a source: those that never came right.
-        pub(crate) wrong: BTreeMap<Fetch, u32>,
+        pub(crate) wrong: Wrong,
         pub(crate) duplicates: u32,
         /// Files that are missing at the destination.
         pub(crate) left_out: LeftOut,
@@ -220,7 +207,7 @@ impl Arrival {
             paced_until: Timestamp::default(),
             local_failures: 0,
             last_fault: None,
-            wrong: BTreeMap::new(),
+            wrong: Wrong::default(),
             duplicates: 0,
             left_out: LeftOut::default(),
             purse: None,
@@ -423,20 +410,12 @@ impl Arrival {
     }
 
     /// Forgets which chunks are here: it won't be asked again.
-    /// Counts a chunk that came wrong from a source. Returns whether that is often enough: more
-    /// tries would bring the same bytes.
-    pub(crate) fn came_wrong(&mut self, fetch: Fetch) -> bool {
-        let times = self.wrong.entry(fetch).or_default();
-        *times += 1;
-        *times >= WRONG_MAX
-    }
-
     pub(crate) fn close_books(&mut self) {
         self.here = Bitmap::empty(0);
         self.held = Vec::new();
         self.near.clear();
         self.prestages.clear();
-        self.wrong.clear();
+        self.wrong = Wrong::default();
         self.binding = None;
         (self.at_risk, self.finish, self.begin_by) = (false, None, None);
         if let Some(purse) = &mut self.purse {

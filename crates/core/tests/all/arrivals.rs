@@ -199,6 +199,24 @@ fn a_source_that_gives_a_chunk_wrong_three_times_is_left() {
 }
 
 #[test]
+fn a_stage_in_with_a_file_that_is_wrong_as_a_whole_three_times_ends() {
+    let mut desk = Desk::new([10, 5]);
+    desk.ask(R1, spec(1000, None));
+    let request = R1;
+    for times in 1..=3 {
+        desk.pass(400, [10, 5]);
+        assert_eq!(desk.view(R1).state, ArrivalState::Landing, "{times}");
+        let fault = Fault::Corrupt;
+        desk.give(vec![Input::LandingFailed { request, fault }]);
+        // Its chunks are fetched again, and come.
+        let chunks = Vec::new();
+        desk.give(vec![Input::ArrivalSurveyed { request, chunks }]);
+    }
+    assert_eq!(desk.view(R1).state, ArrivalState::Failed);
+    assert!(desk.is_settled(R1, false));
+}
+
+#[test]
 fn a_changed_source_fails_it_and_what_was_written_goes() {
     let mut desk = Desk::new([10, 5]);
     desk.ask(R1, spec(100, None));

@@ -1,5 +1,7 @@
 //! Writes a local file that nobody sees until it is whole.
 
+mod forget;
+
 use std::{
     fs::{self, File},
     io::{self, IoSlice},
@@ -348,9 +350,10 @@ impl Draft {
         if let Some(replaces) = &self.replaces
             && *replaces != Look::at(&self.place.path).map_err(fail)?
         {
+            self.forget_second(spec);
             return Err(self.conflict("something else got this name meanwhile"));
         }
-        self.give_name()?;
+        self.give_name().inspect_err(|_| self.forget_second(spec))?;
         self.ended.store(true, Ordering::Relaxed);
         look_for_name(&self.place.path, self.shown())?;
         if let Some(ledger) = &self.ledger {
@@ -423,31 +426,6 @@ impl Draft {
             .hint("let one at a time write to a name")
             .at(Locus::Destination)
     }
-
-    /// Removes the unfinished copy, if it is this one, and its record.
-    fn forget(&self) {
-        if is_at(&self.file, &self.partial) {
-            self.discard();
-        }
-    }
-
-    /// Removes the unfinished copy and its record. Blocks.
-    pub fn discard(&self) {
-        let _ = fs::remove_file(&self.partial);
-        if let Some(ledger) = &self.ledger {
-            ledger.remove();
-        }
-    }
-}
-
-impl Drop for Draft {
-    /// Removes a small file without its final name, and a record of lost bytes: both useless.
-    fn drop(&mut self) {
-        let is_left = !*self.ended.get_mut();
-        if is_left && (self.ledger.is_none() || flush(&self.file).is_err()) {
-            self.forget();
-        }
-    }
 }
 
 /// Returns whether a file can't be made because another user's lies under its name.
@@ -505,6 +483,7 @@ mod tests {
     use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
+    use crate::FileTime;
 
     fn spec(size: u64, mode: Option<u32>) -> FileSpec {
         FileSpec {
@@ -532,6 +511,29 @@ mod tests {
         let error = second.publish(&spec).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"1");
+    }
+
+    #[test]
+    fn the_second_of_two_writers_of_the_same_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::plain(folder.path().join("file"));
+        let rules = DraftRules::default();
+        let of = |origin: &str| FileSpec {
+            origin: origin.into(),
+            mtime: Some(FileTime { secs: 5, nanos: 0 }),
+            ..spec(9, None)
+        };
+        let [first, second] = ["one", "other"].map(|origin| {
+            let (draft, _) = Draft::resumable(&place, &of(origin), 3, rules).unwrap();
+            draft.write_at(b"012345678", 0).unwrap();
+            draft.record(0, Checksum::of(b"012")).unwrap();
+            draft
+        });
+        first.publish(&of("one")).unwrap();
+        let error = second.publish(&of("other")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        drop(second);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(super) const ANSWER_BYTES_MAX: u64 =
     (wire::INVENTORY_PAGE_MAX * wire::INVENTORY_ENTRY_BYTES) as u64 + (64 << 10);
 /// Most pages of one inventory: 2^28 entries, more than any dataset has chunks.
 const INVENTORY_PAGES_MAX: usize = 4096;
+/// Most pages of one proof, of which each has read 64 MiB or more unless it is the last.
+const PROOF_PAGES_MAX: usize = 1 << 24;
 /// Time before a relay that did not report its features is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -307,9 +309,29 @@ impl RelayClient {
     /// # Errors
     /// Errors of [`Self::status`].
     pub async fn inventory(&self, dataset: &DatasetId) -> Result<Vec<Held>> {
+        self.pages_of(dataset, "", INVENTORY_PAGES_MAX).await
+    }
+
+    /// Returns the inventory of a dataset after the relay has read and compared all of it; only
+    /// what is there of a relay that can't do that. This may take as long as reading it does.
+    ///
+    /// # Errors
+    /// Errors of [`Self::status`].
+    pub async fn proven(&self, dataset: &DatasetId) -> Result<Vec<Held>> {
+        match self.pages_of(dataset, wire::PROOF, PROOF_PAGES_MAX).await {
+            // It is of a former release.
+            Err(error) if error.kind() == ErrorKind::Invalid => self.inventory(dataset).await,
+            proven => proven,
+        }
+    }
+
+    async fn pages_of(&self, dataset: &DatasetId, word: &str, most: usize) -> Result<Vec<Held>> {
         let mut held = Vec::new();
-        let mut query = String::new();
-        for _ in 0..INVENTORY_PAGES_MAX {
+        let mut query = match word {
+            "" => String::new(),
+            word => format!("?{word}"),
+        };
+        for _ in 0..most {
             let ask = Ask {
                 operation: "list what is on",
                 method: Method::GET,
@@ -330,6 +352,9 @@ impl RelayClient {
                 None => return Ok(held),
                 Some(Some((chunk, fragment))) => {
                     query = format!("?from={}.{}", chunk.get(), fragment.get());
+                    if !word.is_empty() {
+                        query = format!("{query}&{word}");
+                    }
                 }
                 Some(None) => return Err(self.nonsense(&ask, "the next page has no name")),
             }

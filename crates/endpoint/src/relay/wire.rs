@@ -218,14 +218,21 @@ pub fn parse_position(text: &str) -> Option<(ChunkIndex, FragmentIndex)> {
     ))
 }
 
-/// Parses the query of an inventory: its start, the beginning without a query. `None` if it is not
-/// such a query.
+/// Word in the query of an inventory that asks for what is right, and not for what is there.
+pub const PROOF: &str = "proof";
+
+/// Parses the query of an inventory: its start, the beginning without one, and whether a proof is
+/// asked for. `None` if it is not such a query.
 #[must_use]
-pub fn parse_from(query: Option<&str>) -> Option<(ChunkIndex, FragmentIndex)> {
-    match query {
-        None => Some((ChunkIndex::new(0), FragmentIndex::new(0))),
-        Some(query) => parse_position(query.strip_prefix("from=")?),
+pub fn parse_from(query: Option<&str>) -> Option<((ChunkIndex, FragmentIndex), bool)> {
+    let (mut from, mut proves) = ((ChunkIndex::new(0), FragmentIndex::new(0)), false);
+    for word in query.into_iter().flat_map(|query| query.split('&')) {
+        match word {
+            PROOF => proves = true,
+            word => from = parse_position(word.strip_prefix("from=")?)?,
+        }
     }
+    Some((from, proves))
 }
 
 /// Parses the query of a removal: the digest of what stays. `None` if it is not such a query.

@@ -9,11 +9,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, posix::settle_mapped};
 use posthaste_types::Bytes;
 use rustix::{fs::OFlags, io::Errno};
 
-use super::{Extent, FileEntry, FileKind, FileList, Root};
+use super::{Extent, FileEntry, FileKind, FileList, Root, changed_ns};
 
 /// Reader of the stream's chunks that notices every file that is no longer what was listed.
 ///
@@ -111,8 +111,8 @@ impl SourceReader {
     /// Afterwards [`Self::faults`] gives the fault of each of its files. Blocking.
     ///
     /// # Errors
-    /// At [`Locus::Source`], with the file's path: [`ErrorKind::Changed`] if its size, mtime or
-    /// inode is not as listed, before or after the read; [`ErrorKind::NotFound`] if it vanished;
+    /// At [`Locus::Source`], with the file's path: [`ErrorKind::Changed`] if its size, inode or
+    /// one of its times is not as listed, before or after the read; [`ErrorKind::NotFound`] if it vanished;
     /// [`ErrorKind::PermissionDenied`] if it can't be read any more.
     pub fn read_chunk(&self, chunk: u32, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.clear();
@@ -193,6 +193,8 @@ impl SourceReader {
             Err(cause) => return Err(self.failed(file, cause.into())),
         };
         self.check(file, &open)?;
+        // Stores through a mapping show in its times from here on.
+        settle_mapped(&open, extent.file_offset, extent.length as u64);
         match open.read_exact_at(buffer, extent.file_offset) {
             Ok(()) => self.check(file, &open),
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => Err(self.changed(file)),
@@ -202,10 +204,13 @@ impl SourceReader {
 
     fn check(&self, file: &FileEntry, open: &File) -> Result<()> {
         let metadata = open.metadata().map_err(|cause| self.failed(file, cause))?;
-        if metadata.is_file() && is_same(file, &metadata) {
-            Ok(())
-        } else {
-            Err(self.changed(file))
+        match metadata.is_file() && is_same(file, &metadata) {
+            true => Ok(()),
+            // Bytes of another version may have been sent before.
+            false if metadata.is_file() && is_same_content(file, &metadata) => Err(self
+                .changed(file)
+                .cause("its content or its attributes changed after it was listed")),
+            false => Err(self.changed(file)),
         }
     }
 
@@ -226,6 +231,11 @@ impl SourceReader {
 }
 
 fn is_same(file: &FileEntry, metadata: &std::fs::Metadata) -> bool {
+    is_same_content(file, metadata) && is_untouched(file, metadata)
+}
+
+/// Returns whether its content is as it was, unless its time was put back.
+fn is_same_content(file: &FileEntry, metadata: &std::fs::Metadata) -> bool {
     metadata.size() == file.size
         && (file.inode == 0 || metadata.ino() == file.inode)
         && is_same_time(file, metadata)
@@ -233,6 +243,11 @@ fn is_same(file: &FileEntry, metadata: &std::fs::Metadata) -> bool {
 
 fn is_same_time(file: &FileEntry, metadata: &std::fs::Metadata) -> bool {
     metadata.mtime() == file.mtime_s && metadata.mtime_nsec() == i64::from(file.mtime_ns)
+}
+
+/// Returns whether nothing of it changed, also if its time was put back.
+fn is_untouched(file: &FileEntry, metadata: &std::fs::Metadata) -> bool {
+    file.changed_ns == 0 || changed_ns(metadata) == file.changed_ns
 }
 
 #[cfg(test)]
@@ -280,6 +295,85 @@ mod tests {
         assert_eq!(fails(), ErrorKind::NotFound);
         std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
         assert_eq!(fails(), ErrorKind::Changed);
+    }
+
+    #[test]
+    fn a_file_that_was_written_over_in_place_with_its_time_put_back_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a");
+        fs::write(&path, b"abcdef").unwrap();
+        let (reader, mut buffer) = (reader(root.path()), Vec::new());
+        reader.read_chunk(0, &mut buffer).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        // Until the file system's clock advances, a change looks like the one before.
+        while changed_ns(&fs::metadata(&path).unwrap()) == changed_ns(&before) {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(b"ABCDEF", 0).unwrap();
+            file.set_modified(before.modified().unwrap()).unwrap();
+        }
+        let error = reader.read_chunk(1, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Changed);
+        assert!(error.to_string().contains("its content or its attributes"));
+        assert_eq!(reader.confirm().unwrap_err().kind(), ErrorKind::Changed);
+        // A list of a former release tells nothing of it.
+        let mut list = (*reader.list).clone();
+        list.files[1].changed_ns = 0;
+        let reader = SourceReader::new(root.path(), Arc::new(list), Bytes::new(4));
+        reader.read_chunk(1, &mut buffer).unwrap();
+    }
+
+    /// Maps a file, stores to it, tells so, and stores once more after each line of its input.
+    const MAPS: &str = "import ctypes, os, sys\n\
+        libc = ctypes.CDLL(None)\n\
+        libc.mmap.restype = ctypes.c_void_p\n\
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
+        file = os.open(sys.argv[1], os.O_RDWR)\n\
+        bytes = (ctypes.c_char * 6).from_address(libc.mmap(None, 6, 3, 1, file, 0))\n\
+        os.close(file)\n\
+        bytes[0] = b'A'\n\
+        print('ready', flush=True)\n\
+        for line in sys.stdin:\n\
+        \x20   bytes[1] = b'B'\n\
+        \x20   print('stored', flush=True)\n";
+
+    #[test]
+    fn a_store_through_a_mapping_after_the_read_is_noticed() {
+        use std::{
+            io::{BufRead, BufReader, Write},
+            process::{Command, Stdio},
+        };
+        // Not where files lie in memory: those are read once more before they are removed.
+        let root = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = root.path().join("a");
+        fs::write(&path, b"abcdef").unwrap();
+        let mut child = Command::new("python3")
+            .args(["-c", MAPS])
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut output = BufReader::new(output).lines();
+        assert_eq!(output.next().unwrap().unwrap(), "ready");
+        let list = scan(root.path()).unwrap();
+        // Until then a store may get the listed times.
+        let clock = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        while list.settled_ns() >= changed_ns(&clock.as_file().metadata().unwrap()) {
+            clock.as_file().set_len(0).unwrap();
+            clock.as_file().set_len(1).unwrap();
+        }
+        let reader = SourceReader::new(root.path(), Arc::new(list), Bytes::new(6));
+        let mut buffer = Vec::new();
+        reader.read_chunk(0, &mut buffer).unwrap();
+        assert_eq!(buffer, b"Abcdef");
+        reader.confirm().unwrap();
+        writeln!(input).unwrap();
+        assert_eq!(output.next().unwrap().unwrap(), "stored");
+        assert_eq!(fs::read(&path).unwrap(), b"ABcdef");
+        assert_eq!(reader.confirm().unwrap_err().kind(), ErrorKind::Changed);
+        drop(input);
+        assert!(child.wait().unwrap().success());
     }
 
     #[test]

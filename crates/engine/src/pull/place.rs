@@ -178,7 +178,7 @@ impl Destination {
 
     fn in_the_way(&self, file: &FileEntry) -> Error {
         let path = file.below(&self.root_path).display().to_string();
-        Error::new(ErrorKind::Conflict, "write", path)
+        Error::new(ErrorKind::Other, "write", path)
             .at(Locus::Destination)
             .cause("something of another kind is in the way")
             .hint("move it away, or pull to another directory")

@@ -42,7 +42,7 @@ impl Store {
     }
 
     /// Returns the holdings by the index alone.
-    fn known(
+    pub(super) fn known(
         &self,
         dataset: &DatasetId,
         (chunk, fragment): (ChunkIndex, FragmentIndex),
@@ -67,7 +67,7 @@ impl Store {
 
     /// Returns whether the file of an object is as it was stored. A file that can't be looked at
     /// now may be.
-    fn is_there(&self, dataset: &DatasetId, object: Object, stored: &Stored) -> bool {
+    pub(super) fn is_there(&self, dataset: &DatasetId, object: Object, stored: &Stored) -> bool {
         let path = layout::object_path(&self.dir, dataset, object, &stored.digest);
         match fs::metadata(path) {
             // The bytes lie elsewhere.
@@ -79,7 +79,7 @@ impl Store {
 
     /// Removes objects from the index whose files are gone, and their remains, so that they can be
     /// stored again.
-    fn lose(&self, dataset: &DatasetId, lost: &[(Object, Stored)]) {
+    pub(super) fn lose(&self, dataset: &DatasetId, lost: &[(Object, Stored)]) {
         tracing::warn!(
             dataset = %layout::dataset_name(dataset),
             fragments = lost.len(),
@@ -98,9 +98,10 @@ impl Store {
                 continue;
             }
             let path = layout::object_path(&self.dir, dataset, *object, &stored.digest);
-            // A file of another length belongs to no object.
+            // A file of another length or content belongs to no object.
             let _ = fs::remove_file(path);
             holding.objects.remove(object);
+            holding.proven.remove(object);
             index.objects -= 1;
             index.room.lose(dataset, stored.size);
         }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use posthaste_endpoint::{ErrorKind, Locus, Unkept};
 use posthaste_engine::{
     envelope::{DatasetKey, TextName},
-    pull::{Progress, PullOptions, PullReport, Ticket, pull},
+    pull::{LeftOut, Progress, PullOptions, PullReport, Ticket, pull},
     stripe::digest_of,
 };
 use posthaste_testbed::odd::{Call, Deed, Files, Habits};
@@ -302,29 +302,33 @@ async fn nothing_is_written_through_links_at_the_destination() {
     let scene = Scene::new("1+0", |root| {
         fs::create_dir(root.join("d")).unwrap();
         fs::write(root.join("d/f"), b"mine").unwrap();
+        fs::write(root.join("beside"), b"rest").unwrap();
     })
     .await;
     let outside = scene.folder.path().join("outside");
     fs::create_dir_all(&outside).unwrap();
     fs::create_dir(scene.home()).unwrap();
     symlink(&outside, scene.home().join("d")).unwrap();
-    let ticket = scene.ticket().await;
-    let error = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), error.locus()),
-        (ErrorKind::Conflict, Locus::Destination),
-        "{error}"
-    );
+    let options = PullOptions::default();
+    let pulled = async || {
+        let ticket = scene.ticket().await;
+        let pulled = pull(ticket, &scene.home(), &options, &|_| ()).await;
+        pulled.unwrap()
+    };
+    let report = pulled().await;
+    let is_said = |left: &LeftOut| {
+        let line = left.named.first();
+        line.is_some_and(|line| line.contains("something of another kind is in the way"))
+    };
+    assert_eq!(report.left_out.count, 2, "{:?}", report.left_out);
+    assert!(is_said(&report.left_out), "{:?}", report.left_out);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     fs::remove_file(scene.home().join("d")).unwrap();
     fs::create_dir_all(scene.home().join("d/f")).unwrap();
-    let ticket = scene.ticket().await;
-    let error = pull(ticket, &scene.home(), &PullOptions::default(), &|_| ())
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let report = pulled().await;
+    assert_eq!(report.left_out.count, 1, "{:?}", report.left_out);
+    assert!(is_said(&report.left_out), "{:?}", report.left_out);
+    assert_eq!(fs::read(scene.home().join("beside")).unwrap(), b"rest");
     fs::remove_dir(scene.home().join("d/f")).unwrap();
     fs::write(outside.join("victim"), b"theirs").unwrap();
     symlink(outside.join("victim"), scene.home().join("d/f")).unwrap();

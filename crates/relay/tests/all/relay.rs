@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::SocketAddr,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -97,6 +98,42 @@ async fn what_is_stored_comes_back_and_survives_a_restart() {
         assert_eq!(status.free + status.used, status.capacity);
         relay.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fragment_that_was_damaged_in_place_is_not_proven_and_may_be_stored_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let relay = Running::start(dir.path(), |_| ()).await;
+    let (client, id) = (relay.client(), DatasetId::random().unwrap());
+    let bytes = noise(1, 1 << 20);
+    for chunk in 0..3 {
+        put(&client, &id, chunk, &bytes).await.unwrap();
+    }
+    let chunks = |held: Vec<wire::Held>| {
+        let chunks = held.into_iter().map(|(chunk, ..)| chunk.get());
+        chunks.collect::<Vec<u32>>()
+    };
+    assert_eq!(chunks(client.proven(&id).await.unwrap()), [0, 1, 2]);
+    let path = files(&dir.path().join("datasets"))
+        .into_iter()
+        .find(|path| {
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("1.0.")
+        });
+    let path = path.unwrap();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"damaged", 1000).unwrap();
+    file.set_modified(modified).unwrap();
+    drop(file);
+    assert_eq!(chunks(client.inventory(&id).await.unwrap()), [0, 1, 2]);
+    assert_eq!(chunks(client.proven(&id).await.unwrap()), [0, 2]);
+    assert_eq!(chunks(client.inventory(&id).await.unwrap()), [0, 2]);
+    put(&client, &id, 1, &bytes).await.unwrap();
+    assert_eq!(chunks(client.proven(&id).await.unwrap()), [0, 1, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

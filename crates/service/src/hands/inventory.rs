@@ -1,8 +1,11 @@
 //! Asks depots for their fragments of a dataset.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use posthaste_core::contract::{Fault, Input};
+use posthaste_core::contract::{Command, Fault, Input, Reason};
 use posthaste_endpoint::relay::DatasetId;
 use posthaste_types::{ChunkIndex, DepotId, Digest, FragmentIndex, RequestId};
 
@@ -13,7 +16,23 @@ use crate::{
 };
 
 impl Hands {
-    pub(super) fn inventory(&mut self, request: RequestId, depot: DepotId) {
+    pub(super) fn inventory(&mut self, command: &Command) {
+        let Command::Inventory {
+            request,
+            depot,
+            reason,
+        } = command
+        else {
+            return;
+        };
+        let (request, depot) = (*request, *depot);
+        // A source is removed by the answer.
+        let proves = matches!(reason, Reason::AllSafe { .. });
+        // A depot may read for long, and is asked again meanwhile.
+        let asking = proves.then(|| Asking::begin(&self.asking, (request, depot)));
+        if matches!(asking, Some(None)) {
+            return;
+        }
         let (depots, store, inputs) = (
             Arc::clone(&self.depots),
             Arc::clone(&self.store),
@@ -21,6 +40,7 @@ impl Hands {
         );
         let outgoing = self.outbound.outgoing();
         self.running.spawn(async move {
+            let _asking = asking;
             let known = store.dataset(request);
             let known = known.and_then(|dataset| Ok((dataset, store.digests(request)?)));
             let (dataset, known) = match known {
@@ -28,7 +48,7 @@ impl Hands {
                 // No depot caused that: the mind asks again.
                 Err(error) => return outgoing.complaints.note(request, &error),
             };
-            let input = match held(&depots, depot, &dataset, &known).await {
+            let input = match held(&depots, depot, (&dataset, proves), &known).await {
                 Ok(held) => Input::DepotInventory {
                     depot,
                     request,
@@ -41,18 +61,48 @@ impl Hands {
     }
 }
 
+/// Depots that read what they hold of a request.
+pub(super) type Asked = Arc<Mutex<HashSet<(RequestId, DepotId)>>>;
+
+/// Question that is under way until this is dropped.
+struct Asking {
+    all: Asked,
+    this: (RequestId, DepotId),
+}
+
+impl Asking {
+    /// Returns none if the same is being asked.
+    fn begin(all: &Asked, this: (RequestId, DepotId)) -> Option<Self> {
+        let is_new = locked(all).insert(this);
+        is_new.then(|| Self {
+            all: Arc::clone(all),
+            this,
+        })
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        locked(&self.all).remove(&self.this);
+    }
+}
+
+fn locked(all: &Asked) -> MutexGuard<'_, HashSet<(RequestId, DepotId)>> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 async fn held(
     depots: &Depots,
     depot: DepotId,
-    dataset: &DatasetId,
+    (dataset, proves): (&DatasetId, bool),
     known: &HashMap<ChunkIndex, Vec<Digest>>,
 ) -> Result<Vec<(ChunkIndex, FragmentIndex)>, Fault> {
     let depot = depots.get(depot).ok_or(Fault::Unreachable)?;
-    let inventory = depot
-        .client
-        .inventory(dataset)
-        .await
-        .map_err(|error| fault_of(&error))?;
+    let inventory = match proves {
+        true => depot.client.proven(dataset).await,
+        false => depot.client.inventory(dataset).await,
+    };
+    let inventory = inventory.map_err(|error| fault_of(&error))?;
     // A fragment with another digest is of no use: it is sent again.
     let right = |chunk: &ChunkIndex, fragment: &FragmentIndex, digest| {
         let place = if *fragment == FragmentIndex::WHOLE {

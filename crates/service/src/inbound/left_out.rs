@@ -1,5 +1,5 @@
-//! Directories that no source lets be listed and files that none lets be read: a stage-in leaves them
-//! out, and the rest arrives.
+//! Directories that no source lets be listed, files that none lets be read, links and special files:
+//! a stage-in leaves them out, and the rest arrives.
 
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,7 @@ pub(super) fn is_of_one(error: &Error) -> bool {
 }
 
 impl List {
-    /// Returns the directories that could not be listed, as the mind hears of them.
+    /// Returns what its listing left out, as the mind hears of it.
     pub(super) fn left_out(&self) -> LeftOut {
         LeftOut {
             files: self.left_out.len() as u64,

@@ -102,7 +102,7 @@ record! {
         /// Large files of several sources of which nothing shows that these hold the same, ascending: each comes from one. None in a list of
         /// a former release.
         pub(super) apart: Vec<u64>,
-        /// Directories that no source lets be listed, one line each with the reason. None in a list of a former release.
+        /// Directories that no source lets be listed, links and special files: one line each with the reason. None in a list of a former release.
         pub(super) left_out: Vec<String>,
     }
 }

@@ -220,7 +220,7 @@ pub(super) struct Held {
     pub(super) directories: Vec<(Vec<u8>, Stamp)>,
     /// Files by path.
     pub(super) files: Vec<(File, Stamp)>,
-    /// Directories that it does not let be listed, by path.
+    /// Directories that it does not let be listed, links and special files, by path.
     pub(super) left_out: Vec<(Vec<u8>, Error)>,
 }
 
@@ -269,14 +269,20 @@ pub(crate) async fn look(wanted: &StageIn, behalf: &Behalf, lent: &Arc<Lent>) ->
     Ok(Arc::new(list))
 }
 
-/// Returns what is said of the directories that no source lists.
+/// Returns what is said of the directories that no source lists, and of what none has as a file.
 ///
 /// # Errors
-/// Nothing but such directories is there.
+/// Nothing but such is there.
 fn left_out_of(list: &List, mut unlisted: Vec<(Vec<u8>, Error)>) -> Result<Vec<String>> {
     unlisted.sort_by(|(one, _), (other, _)| one.cmp(other));
     unlisted.dedup_by(|(one, _), (other, _)| one == other);
-    unlisted.retain(|(path, _)| list.directories.binary_search(path).is_err());
+    let files: BTreeSet<&[u8]> = match unlisted.is_empty() {
+        true => BTreeSet::new(),
+        false => list.files.iter().map(|file| &file.path[..]).collect(),
+    };
+    unlisted.retain(|(path, _)| {
+        list.directories.binary_search(path).is_err() && !files.contains(&path[..])
+    });
     if list.files.is_empty()
         && let Some((_, error)) = unlisted.pop()
     {
@@ -385,7 +391,9 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
                     let why = "it is no file and no directory";
                     let hint =
                         "remove it there, or bring it with `posthaste cp`, which keeps links";
-                    return Err(unusable(endpoint, &path, why, hint));
+                    // One of them is no reason to keep the others.
+                    let error = unusable(endpoint, &path, why, hint);
+                    held.left_out.push((path, error));
                 }
             }
         }

@@ -352,6 +352,8 @@ impl Carrier {
     /// Errors of [`look_for`].
     async fn look_again(&self) -> Result<()> {
         let destination = submit::open(&self.record, &self.behalf).await?;
+        // It may have become another name of the source since it was begun.
+        self.refuse_own_source(destination.as_ref()).await?;
         let listed = tokio::task::block_in_place(|| Listed::kept(&self.store, &self.record))?;
         let written = self.written()?;
         let files = listed.in_order().filter_map(|(path, item)| match item {

@@ -5,14 +5,16 @@ use std::{
     fs,
     io::{self, Read},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use posthaste_endpoint::{
-    Actor, Checksum, Endpoint, Error, ErrorKind, Kind, Locus, Result, Summer, refuse_same_place,
+    Actor, Checksum, Endpoint, Error, ErrorKind, Kind, Locus, Result, Summer,
+    posix::{Lease, lies_in_memory, settle_mapped},
+    refuse_same_place,
 };
-use posthaste_engine::dataset::{FileEntry, FileKind, FileList};
+use posthaste_engine::dataset::{FileEntry, FileKind, FileList, changed_ns};
 
 /// Files compared at once; also files of stores that report checksums, which take one answer each.
 const AT_ONCE: usize = 4;
@@ -147,8 +149,8 @@ async fn verify_one(
     file: &FileEntry,
 ) -> Result<()> {
     let (path, size) = (file.below(root), file.size);
-    let then = (file.mtime_s, i64::from(file.mtime_ns));
-    let here = actor.blocking(move || sum_of(&path, size, then)).await?;
+    let then = Then::of(file);
+    let here = actor.blocking(move || sum_of(&path, &then)).await?;
     // Files that changed meanwhile stay on scratch, whatever is at the destination.
     let Some(here) = here else {
         return Ok(());
@@ -183,21 +185,53 @@ async fn sum_there(destination: &dyn Endpoint, path: &[u8]) -> Result<Option<(Ch
     Ok(Some((summer.sum(), entry.size)))
 }
 
+/// Attributes of a file when it was listed.
+struct Then {
+    size: u64,
+    mtime: (i64, i64),
+    /// Last change of anything about it; 0 in a list of a former release.
+    changed_ns: i64,
+}
+
+impl Then {
+    fn of(file: &FileEntry) -> Self {
+        Self {
+            size: file.size,
+            mtime: (file.mtime_s, i64::from(file.mtime_ns)),
+            changed_ns: file.changed_ns,
+        }
+    }
+
+    fn is_still(&self, about: &fs::Metadata) -> bool {
+        let is_touched = self.changed_ns != 0 && self.changed_ns != changed_ns(about);
+        let now = (about.len(), (about.mtime(), about.mtime_nsec()));
+        now == (self.size, self.mtime) && !is_touched
+    }
+}
+
 /// Returns the checksum of a file on scratch; none if it changed since it was listed.
-fn sum_of(path: &PathBuf, size: u64, mtime: (i64, i64)) -> Result<Option<Checksum>> {
+fn sum_of(path: &Path, then: &Then) -> Result<Option<Checksum>> {
     let failed = |cause| Error::io("read", path.display().to_string(), cause).at(Locus::Source);
     let mut file = match fs::File::open(path) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
     let about = file.metadata().map_err(failed)?;
-    if (about.len(), (about.mtime(), about.mtime_nsec())) != (size, mtime) {
+    if !then.is_still(&about) {
         return Ok(None);
     }
+    // Stores through a mapping show in its times from here on; in memory they never do.
+    if lies_in_memory(path) && matches!(Lease::take(path), Lease::InUse) {
+        return Err(crate::release::in_use(path.display().to_string()));
+    }
+    settle_mapped(&file, 0, then.size);
     let (mut summer, mut block) = (Summer::default(), vec![0; BLOCK_BYTES]);
     loop {
         match file.read(&mut block).map_err(failed)? {
-            0 => return Ok(Some(summer.sum())),
+            0 => {
+                let about = file.metadata().map_err(failed)?;
+                return Ok(then.is_still(&about).then(|| summer.sum()));
+            }
             read => summer.add(&block[..read]),
         }
     }

@@ -134,6 +134,63 @@ async fn a_file_that_is_wrong_each_time_ends_the_stage_in_by_its_name() {
     });
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_answers_each_range_with_another_ends_the_stage_in_by_the_files_name() {
+    let centre = Centre::with("400M", "40M", 1);
+    let whole = vec![7; LARGE];
+    fs::write(centre.folder.path().join("large"), &whole).unwrap();
+    let copied = block_in_place(|| centre.run_alone(&["cp", "large", "archive:odd/"]));
+    assert!(copied.status.success(), "{}", text(&copied.stderr));
+    let front = front(centre.s3.address(), Spoils::OtherRanges(whole), |asked| {
+        let from = asked.range.map_or(0, |(first, _)| first);
+        asked.method == "GET" && asked.target.contains("/odd/large") && from > 0
+    })
+    .await;
+    centre.move_archive(&front.url());
+    block_in_place(|| {
+        let to = centre.scratch("input");
+        let asked = [
+            "stage-in",
+            "archive:odd",
+            to.to_str().unwrap(),
+            "--deadline",
+            "20m",
+            "--json",
+        ];
+        let request = centre.json(&asked);
+        let id = request["id"].as_str().unwrap();
+        let ended = centre.wait_until(id, |request| request["state"] == "failed");
+        let why = ended["reason"].as_str().unwrap();
+        assert!(
+            why.contains("large") && why.contains("were asked for"),
+            "{why}"
+        );
+        assert!(!to.exists());
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_file_that_is_wrong_each_time_ends_the_stage_in_by_its_name() {
+    let (centre, _, _servers) = damaged("large", LARGE, true, u32::MAX).await;
+    block_in_place(|| {
+        let to = centre.scratch("input");
+        let asked = [
+            "stage-in",
+            "archive:odd",
+            to.to_str().unwrap(),
+            "--deadline",
+            "20m",
+            "--json",
+        ];
+        let request = centre.json(&asked);
+        let id = request["id"].as_str().unwrap();
+        let ended = centre.wait_until(id, |request| request["state"] == "failed");
+        let why = ended["reason"].as_str().unwrap();
+        assert!(why.contains("large: what was read has not"), "{why}");
+        assert!(!to.exists());
+    });
+}
+
 // In docs/reference/edges.md: "one bit of what is read is another"
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_file_that_is_damaged_on_its_way_does_not_arrive() {

@@ -56,6 +56,33 @@ fn what_may_not_be_listed_or_read_here_is_left_out() {
     }
 }
 
+#[test]
+fn links_pipes_and_sockets_are_left_out_and_alone_they_are_refused() {
+    let centre = Centre::with("40M", "40M", 1);
+    let run = centre.folder.path().join("run");
+    make_tree(&run, 3);
+    std::os::unix::fs::symlink("small", run.join("deep/er/link")).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, run.join("pipe"), mode).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(run.join("deep/socket")).unwrap();
+    let to = centre.scratch("input");
+    let (code, said) = stage_in(&centre, run.to_str().unwrap(), to.to_str().unwrap());
+    assert_eq!(code, Some(6), "{said}\n{}", centre.log());
+    for name in ["deep/er/link", "pipe", "deep/socket"] {
+        assert!(said.contains(&format!("run/{name}: ")), "{name}: {said}");
+        assert!(fs::symlink_metadata(to.join(name)).is_err(), "{name}");
+    }
+    assert!(said.contains("bring it with `posthaste cp`"), "{said}");
+    assert!(to.join("deep/er/small").exists(), "the rest is there");
+    let alone = centre.folder.path().join("alone");
+    fs::create_dir(&alone).unwrap();
+    std::os::unix::fs::symlink("nowhere", alone.join("link")).unwrap();
+    let to = centre.scratch("alone");
+    let (code, said) = stage_in(&centre, alone.to_str().unwrap(), to.to_str().unwrap());
+    assert!(code != Some(0) && code != Some(6), "{code:?} {said}");
+    assert!(said.contains("alone/link: "), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forbidden_key_and_a_forbidden_prefix_are_left_out_and_alone_they_are_refused() {
     let centre = Centre::with("400M", "40M", 1);

@@ -29,7 +29,7 @@ pub(crate) fn on_chunk_arrived(
         && arrival.state.is_live()
     {
         arrival.local_failures = 0;
-        arrival.wrong.remove(&Fetch { chunk, source });
+        arrival.wrong.chunks.remove(&Fetch { chunk, source });
         if arrival.take(chunk.get()) {
             let bytes = arrival.chunk_bytes(chunk.get());
             if let Some(lane) = arrival.lane_mut(source) {

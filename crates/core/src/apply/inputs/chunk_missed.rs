@@ -26,7 +26,7 @@ pub(crate) fn on_chunk_missed(
         is_spoiled = fault == Fault::Corrupt
             && !is_near
             && !is_onward
-            && arrival.came_wrong(Fetch { chunk, source });
+            && arrival.wrong.came(Fetch { chunk, source });
     }
     match fault {
         Fault::SourceChanged

@@ -62,18 +62,27 @@ pub(crate) fn on_landing_failed(state: &mut State, id: RequestId, fault: Fault, 
     } else {
         fault
     };
-    let is_away = fault.may_pass() && state.arrivals.outward.contains_key(&id);
+    let goes_out = state.arrivals.outward.contains_key(&id);
+    let arrival = state.arrivals.requests.get_mut(&id);
+    // Each time all chunks of a wrong file come again, so its own count of failures begins anew.
+    let is_spoiled = fault == Fault::Corrupt
+        && !goes_out
+        && arrival.is_some_and(|arrival| arrival.wrong.whole_came());
+    let is_away = fault.may_pass() && goes_out;
     let may_pass = matches!(
         fault,
         Fault::Full | Fault::Unwritable | Fault::Busy | Fault::Corrupt
     );
-    if is_away || may_pass {
+    if is_away || may_pass && !is_spoiled {
         apply::inputs::chunk_missed::hold_arrival(state, id, fault, out);
         if !is_away {
             look_what_is_there(state, id, out);
         }
     } else {
-        let reason = Reason::GaveUp { fault, attempts: 1 };
+        let arrival = state.arrivals.requests.get(&id);
+        let attempts = arrival.filter(|_| is_spoiled);
+        let attempts = attempts.map_or(1, |arrival| arrival.wrong.wholes);
+        let reason = Reason::GaveUp { fault, attempts };
         apply::stage_in::ending::end_arrival(state, id, ArrivalState::Failed, reason, out);
     }
 }

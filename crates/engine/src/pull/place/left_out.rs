@@ -104,11 +104,10 @@ impl Destination {
     /// Leaves out an entry for which this failed.
     ///
     /// # Errors
-    /// Errors that concern everything, and conflicts with what is in the way: somebody has to
-    /// decide about those.
+    /// Errors that concern everything.
     pub(in crate::pull) fn unless_left_out(&self, index: usize, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
-        if error.concerns_everything() || error.kind() == ErrorKind::Conflict {
+        if error.concerns_everything() {
             return Err(error);
         }
         self.leave_out(index, Some(&error));

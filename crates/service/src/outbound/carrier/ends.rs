@@ -93,14 +93,23 @@ impl Carrier {
         let is_directory = there.is_some_and(|there| there.kind == Kind::Directory);
         // Where a directory was missing a moment ago, it is no other name of the source.
         if is_directory || !destination.capabilities().directories {
-            let actor = self.behalf.actor();
-            let root = tokio::task::block_in_place(|| self.first_source())?;
-            let is_here = || Ok(root.is_absolute() && root.symlink_metadata().is_ok());
-            if actor.run(is_here)? {
-                refuse_source(destination, actor, &root).await?;
-            }
+            self.refuse_own_source(destination).await?;
         }
         tokio::task::block_in_place(|| self.store.keep_claim(id))
+    }
+
+    /// Checks that an address is not the source under another name, as far as that lies here.
+    ///
+    /// # Errors
+    /// Errors of [`refuse_source`].
+    pub(super) async fn refuse_own_source(&self, destination: &dyn Endpoint) -> Result<()> {
+        let actor = self.behalf.actor();
+        let root = tokio::task::block_in_place(|| self.first_source())?;
+        let is_here = || Ok(root.is_absolute() && root.symlink_metadata().is_ok());
+        match actor.run(is_here)? {
+            true => refuse_source(destination, actor, &root).await,
+            false => Ok(()),
+        }
     }
 
     /// Returns the source; for what comes from depots, the one that these got it from: what lies
