@@ -71,6 +71,8 @@ pub struct Draft {
     actor: Actor,
     /// The file system reported a loss of written bytes.
     has_lost: AtomicBool,
+    /// It has its name, or was removed: what comes late makes no other.
+    is_over: AtomicBool,
 }
 
 /// Returns the path beside a draft that notes the loss of written bytes.
@@ -119,6 +121,7 @@ impl Draft {
             destination: destination.to_path_buf(),
             actor: Actor::oneself(),
             has_lost: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -133,11 +136,14 @@ impl Draft {
         self.folder.join(OsStr::from_bytes(relative))
     }
 
-    /// Opens its directory, and makes it if there is none yet. A directory that somebody else put
-    /// there is refused: what is written to it would be theirs.
+    /// Opens its directory, and makes it if there is none yet, unless the draft is over. A directory
+    /// that somebody else put there is refused: what is written to it would be theirs.
     fn ground(&self) -> io::Result<Beneath> {
         match Beneath::open_own(&self.folder) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+            Err(cause)
+                if cause.kind() == io::ErrorKind::NotFound
+                    && !self.is_over.load(Ordering::Acquire) =>
+            {
                 fs::create_dir_all(&self.folder)?;
                 Beneath::open_own(&self.folder)
             }
@@ -402,6 +408,7 @@ impl Draft {
                 other => other,
             };
             renamed.map_err(|cause| failed("name", &self.destination, cause))?;
+            self.is_over.store(true, Ordering::Release);
             let _ = fs::remove_file(loss_path(&self.folder));
             sync_directory(self.destination.parent().unwrap_or(&self.destination))
         })
@@ -419,6 +426,7 @@ impl Draft {
     /// # Errors
     /// The operating system's.
     pub fn remove(&self) -> Result<()> {
+        self.is_over.store(true, Ordering::Release);
         self.actor.run(|| match fs::remove_dir_all(&self.folder) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 Err(failed("remove", &self.folder, cause))
@@ -506,5 +514,26 @@ mod tests {
         symlink(&others, draft.folder()).unwrap();
         draft.write(b"file", 6, 0, b"ours!!").unwrap_err();
         assert_eq!(fs::read(others.join("file")).unwrap(), b"theirs");
+    }
+    #[test]
+    fn what_comes_after_the_end_of_a_draft_makes_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        for is_named in [true, false] {
+            let draft = Draft::new(&folder.path().join("input"), "0123456789abcdef");
+            draft.write(b"sub/file", 4, 0, b"ours").unwrap();
+            match is_named {
+                true => draft.rename().unwrap(),
+                false => draft.remove().unwrap(),
+            }
+            draft.write(b"sub/file", 4, 0, b"ours").unwrap_err();
+            draft.make(b"other", 4).unwrap_err();
+            draft.sync(b"sub/file", 4).unwrap_err();
+            draft.leave_out(b"other").unwrap();
+            assert!(!draft.folder().exists());
+        }
+        assert_eq!(
+            fs::read(folder.path().join("input/sub/file")).unwrap(),
+            b"ours"
+        );
     }
 }

@@ -212,6 +212,7 @@ impl InOrder {
             ahead_bytes: 0,
         }
     }
+
     fn restart(&mut self) {
         self.at = 0;
         self.summer = self.wanted.summer();

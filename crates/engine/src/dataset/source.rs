@@ -342,8 +342,12 @@ mod tests {
             io::{BufRead, BufReader, Write},
             process::{Command, Stdio},
         };
-        // Not where files lie in memory: those are read once more before they are removed.
+        // Files in memory are read once more before they are removed: their times tell nothing.
         let root = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        if posthaste_endpoint::posix::lies_in_memory(root.path()) {
+            println!("not tried: the checkout lies in memory");
+            return;
+        }
         let path = root.path().join("a");
         fs::write(&path, b"abcdef").unwrap();
         let mut child = Command::new("python3")
