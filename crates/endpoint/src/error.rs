@@ -153,7 +153,7 @@ impl Error {
 
     /// Returns the error as another kind, which decides whether a retry can help.
     #[must_use]
-    pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
+    pub fn of_kind(self, kind: ErrorKind) -> Self {
         let status = Self::new(kind, self.operation, String::new()).status;
         Self {
             kind,

@@ -146,6 +146,14 @@ impl Mixed {
         self.known().mixed.insert(file)
     }
 
+    /// Returns the place that gave the last piece of a file, as far as that is known.
+    fn origin(&self, file: usize) -> Option<usize> {
+        match self.known().from.get(&file)? {
+            Origin::Came(place) => Some(*place),
+            Origin::Asked(_) | Origin::Left(_) | Origin::Unknown => None,
+        }
+    }
+
     fn has(&self, file: usize) -> bool {
         self.known().mixed.contains(&file)
     }
@@ -253,7 +261,11 @@ impl Stage {
             return Ok(None);
         }
         let mut failed = None;
-        for place in 0..self.wanted.sources.len() {
+        // Of one that came from a single source, that one may be the only one with these bytes.
+        let mut places: Vec<usize> = (0..self.wanted.sources.len()).collect();
+        let origin = self.mixed.origin(file);
+        places.sort_by_key(|place| Some(*place) != origin);
+        for place in places {
             if self.list.entry(place, file).is_none() {
                 continue;
             }

@@ -72,8 +72,9 @@ impl Stage {
     /// if it came from several. Bytes read before a restart or by a mover are read back.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if a file does not match a source's checksum: all of it is then
-    /// fetched again from that source alone. [`ErrorKind::Conflict`] if two sources' checksums
+    /// [`ErrorKind::Corrupt`] if a file does not match a source's checksum, and
+    /// [`ErrorKind::Busy`] if it is a mixture of several: all of it is then fetched again from one
+    /// source alone. [`ErrorKind::Conflict`] if two sources' checksums
     /// contradict each other. The operating system's.
     pub(super) async fn compare_spread(self: &Arc<Self>) -> Result<()> {
         let mut failed = None;
@@ -99,10 +100,16 @@ impl Stage {
                     let mut known = self.sums.known();
                     let chunks = pieces.iter().map(|(chunk, _)| *chunk);
                     known.damaged.extend(chunks);
-                    known.only.insert(file, place);
+                    let is_again = known.only.insert(file, place) == Some(place);
                     drop(known);
                     (0..self.wanted.sources.len()).for_each(|place| self.close_reader(place, file));
-                    failed = Some(error);
+                    // A mixture comes right from one source alone: that is no damage yet.
+                    let is_damage = is_told || is_again;
+                    if is_damage {
+                        failed = Some(error);
+                    } else if failed.is_none() {
+                        failed = Some(error.of_kind(ErrorKind::Busy));
+                    }
                     break;
                 }
             }

@@ -1,22 +1,48 @@
 //! Unfinished copies that nobody goes on with.
 
-use std::{fs, sync::atomic::Ordering};
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    sync::atomic::Ordering,
+};
 
 use super::{Draft, flush, is_at, mtime_of};
 use crate::endpoint::FileSpec;
 
+/// Bytes compared at once.
+const COMPARED_BYTES: usize = 1 << 20;
+
 impl Draft {
-    /// Removes the unfinished copy if another writer gave its name to what most likely is the same:
-    /// nobody would ever go on with it.
+    /// Removes the unfinished copy if another writer gave its name to the same: nobody would ever go
+    /// on with it. Blocks while both are read.
     pub(super) fn forget_second(&self, spec: &FileSpec) {
         let there = fs::symlink_metadata(&self.place.path);
-        let is_same = there.is_ok_and(|there| {
+        let is_like = there.is_ok_and(|there| {
             there.is_file() && there.len() == spec.size && mtime_of(&there) == spec.mtime
         });
-        if is_same && spec.mtime.is_some() {
+        if is_like && spec.mtime.is_some() && self.is_there(spec.size).unwrap_or(false) {
             self.ended.store(true, Ordering::Relaxed);
             self.forget();
         }
+    }
+
+    /// Returns whether the file that has its name holds the same bytes.
+    fn is_there(&self, size: u64) -> io::Result<bool> {
+        let there = File::open(&self.place.path)?;
+        let (mut ours, mut theirs) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
+        let mut at = 0;
+        while at < size {
+            let len = usize::try_from(size - at).unwrap_or(COMPARED_BYTES);
+            let len = len.min(COMPARED_BYTES);
+            self.file.read_exact_at(&mut ours[..len], at)?;
+            there.read_exact_at(&mut theirs[..len], at)?;
+            if ours[..len] != theirs[..len] {
+                return Ok(false);
+            }
+            at += len as u64;
+        }
+        Ok(true)
     }
 
     /// Removes the unfinished copy, if it is this one, and its record.
