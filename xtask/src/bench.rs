@@ -47,7 +47,7 @@ const ALL: &[Benchmark] = &[
     (
         "copy",
         copy::run,
-        "[--dir DIR] [--runs N] [--place NAME] [--load NAME] [--contender NAME] [--before FILE] [--quick]: posthaste cp beside its rivals",
+        "[--dir DIR] [--runs N] [--place NAME] [--load NAME] [--contender NAME] [--program FILE] [--before FILE] [--quick]: posthaste cp beside its rivals",
     ),
     (
         "deadlines",

@@ -6,7 +6,7 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use posthaste_endpoint::posix::keep_private;
+use posthaste_endpoint::posix::{keep_private, outlive_size_limit};
 
 mod answer;
 mod arenas;
@@ -177,6 +177,7 @@ type Seen = (
 );
 
 fn main() -> ExitCode {
+    outlive_size_limit();
     let outcome = settings::expanded(Cli::command, config::typed()).and_then(run);
     match outcome {
         Ok(code) => code,

@@ -126,7 +126,12 @@ impl Sources {
             let profile = own_profile(&own.url, &own.settings)?;
             access = access.with_given(host.clone(), host.clone(), profile);
         }
-        let opened = access.open(location, DraftRules::default()).await?;
+        // What it writes counts for a release: it is on the disk then.
+        let rules = DraftRules {
+            fsync: true,
+            ..DraftRules::default()
+        };
+        let opened = access.open(location, rules).await?;
         let mut endpoints = locked(&self.endpoints);
         if endpoints.len() >= OPEN_MAX {
             endpoints.clear();

@@ -8,7 +8,7 @@ pub(crate) use send::tell_of_source;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use posthaste_core::contract::{Command, Fault, Input, Reason};
+use posthaste_core::contract::{Command, DeliveryReason, Fault, Input, Reason};
 use posthaste_endpoint::{Result, relay::Departure};
 use posthaste_engine::sealed::Sealed;
 use posthaste_journal::ChunkRecord;
@@ -56,6 +56,8 @@ pub(crate) struct Hands {
     pub(crate) leads: Leads,
     /// Depots that read what they hold.
     asking: inventory::Asked,
+    /// Held while destinations read what they hold, before others evict it.
+    proving: Arc<tokio::sync::Mutex<()>>,
     opened: Arc<Opened>,
     pub(crate) traced: Arc<Traced>,
     movers: Arc<Movers>,
@@ -164,6 +166,7 @@ impl Hands {
             forgetting: HashMap::new(),
             leads: Leads::default(),
             asking: inventory::Asked::default(),
+            proving: Arc::default(),
             opened: Arc::clone(&centre.opened),
             traced: Arc::clone(&centre.traced),
         }
@@ -337,8 +340,20 @@ impl Hands {
             return;
         }
         let (depots, store) = (Arc::clone(&self.depots), Arc::clone(&self.store));
-        let inputs = self.inputs.clone();
+        let (inputs, alone) = (self.inputs.clone(), Arc::clone(&self.proving));
+        let is_last = matches!(
+            reason,
+            Reason::Delivery {
+                why: DeliveryReason::WholeThere { .. }
+            }
+        );
         let telling = self.running.spawn(async move {
+            if is_last
+                && !inventory::are_ends_proven(&depots, (&store, request), &inputs, &alone).await
+            {
+                let _ = inputs.send(forgotten(request, depot, false)).await;
+                return;
+            }
             let mut is_told = false;
             let found = depots.get(depot).zip(store.dataset(request).ok());
             for turn in 0..FORGET_TURNS {

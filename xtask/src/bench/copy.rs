@@ -66,6 +66,8 @@ struct Options {
     places: Vec<Place>,
     loads: Vec<Load>,
     scale: Scale,
+    /// A build of ours, in place of a new one.
+    program: Option<PathBuf>,
     /// An earlier build of ours.
     before: Option<PathBuf>,
     /// Names of the rivals; all if there are none.
@@ -73,8 +75,8 @@ struct Options {
 }
 
 /// Runs the benchmark. `--dir DIR` chooses the disk, `--runs N` the number of measurements.
-/// `--before FILE` adds an earlier build of posthaste to the contenders. `--place NAME`,
-/// `--load NAME` and `--contender NAME`, which may be repeated, and `--quick`, a tenth of the data,
+/// `--before FILE` adds an earlier build of posthaste to the contenders, and `--program FILE` is
+/// measured in place of a new build. `--place NAME`, `--load NAME` and `--contender NAME`, which may be repeated, and `--quick`, a tenth of the data,
 /// measure less. They write no report.
 ///
 /// # Errors
@@ -86,6 +88,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         places: Vec::new(),
         loads: Vec::new(),
         scale: Scale::Whole,
+        program: None,
         before: None,
         contenders: Vec::new(),
     };
@@ -103,6 +106,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
             "--runs" => options.runs = value.parse().context("--runs wants a number")?,
             "--place" => options.places.push(named(&Place::ALL, value, Place::name)?),
             "--load" => options.loads.push(named(&Load::ALL, value, Load::name)?),
+            "--program" => options.program = Some(value.into()),
             "--before" => options.before = Some(value.into()),
             "--contender" => options.contenders.push(value.clone()),
             _ => bail!("there is no option {word}"),
@@ -123,6 +127,7 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
     let is_whole = options.places.is_empty()
         && options.loads.is_empty()
         && options.before.is_none()
+        && options.program.is_none()
         && options.contenders.is_empty();
     if options.places.is_empty() {
         options.places = Place::ALL.to_vec();
@@ -130,7 +135,10 @@ fn copy(mut options: Options) -> anyhow::Result<()> {
     if options.loads.is_empty() {
         options.loads = Load::ALL.to_vec();
     }
-    let posthaste = stage::build("posthaste-cli", "posthaste")?;
+    let posthaste = match &options.program {
+        Some(program) => program.canonicalize()?,
+        None => stage::build("posthaste-cli", "posthaste")?,
+    };
     install_servers(&options.places)?;
     let folder = Folder::new(&options.folder)?;
     let loopback = loopback::measure().map_err(|error| format!("{error:#}"));

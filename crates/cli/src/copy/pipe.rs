@@ -164,6 +164,21 @@ fn refuse_the_pointless(arguments: &CopyArguments) -> Result<(), Failure> {
     }
 }
 
+/// Returns whether standard input was closed when the program began: Rust opens the null device in
+/// its place, for reading and writing, which nobody redirects to.
+fn was_closed() -> bool {
+    let input = std::io::stdin();
+    let (flags, found) = (rustix::fs::fcntl_getfl(&input), rustix::fs::fstat(&input));
+    let null = rustix::fs::stat("/dev/null");
+    let is_null = found.is_ok_and(|found| {
+        null.is_ok_and(|null| {
+            found.st_rdev == null.st_rdev
+                && FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice
+        })
+    });
+    is_null && flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::RDWR))
+}
+
 async fn open(input: Input) -> Result<Spout, Failure> {
     let (file, name) = opened(input).await?;
     Ok(Spout::start(file, name)?)
@@ -172,6 +187,10 @@ async fn open(input: Input) -> Result<Spout, Failure> {
 /// Opens the stream and returns it with its name.
 async fn opened(input: Input) -> Result<(File, String), Failure> {
     let (opened, name) = match input {
+        Input::Standard if was_closed() => {
+            let closed = std::io::Error::from(rustix::io::Errno::BADF);
+            return Err(Error::io("read", "standard input", closed).into());
+        }
         Input::Standard => {
             let opened = std::io::stdin().as_fd().try_clone_to_owned();
             (opened.map(File::from), "standard input".to_owned())
@@ -215,6 +234,7 @@ async fn write_out(arguments: &CopyArguments, input: Input) -> Outcome {
         let bytes = std::io::copy(&mut file, &mut out)?;
         // Some file systems say only then that a write failed.
         out.sync_all()?;
+        posthaste_endpoint::posix::close(out)?;
         Ok(bytes)
     });
     let written: std::io::Result<u64> = written.await.map_err(anyhow::Error::from)?;

@@ -1,9 +1,12 @@
 //! Real relays gather coded fragments of others at two destinations, while some of them, and the
 //! service, are killed.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use crate::support::processes::{Relay, Service, failure, make_tree, picture, text};
+use crate::support::processes::{Relay, Service, failure, files, make_tree, picture, text};
 use serde_json::Value;
 
 /// Names of all relays, the destinations last.
@@ -236,4 +239,55 @@ fn a_delivery_is_missed_while_its_destination_is_off_and_what_was_to_be_safe_is(
         at_risk.is_some() && missed.is_some() && at_risk < missed,
         "{explained}"
     );
+}
+
+/// Changes one byte of each file, and puts its time back.
+fn spoil(folder: &Path) {
+    for (path, mut bytes) in files(folder) {
+        let before = fs::metadata(&path).unwrap();
+        let place = bytes.len() / 2;
+        bytes[place] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(before.modified().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_depot_keeps_what_its_destination_had_and_spoiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut relays =
+        ["d1", "d2", "home"].map(|name| Relay::start(folder.path(), name, "1G", "60M"));
+    let service = Service::start(folder.path());
+    relays.iter().for_each(|relay| service.add(relay));
+    relays[2].kill();
+    service.wait_for_depots(|depot| (depot["state"] == "down") == (depot["name"] == "home"));
+    let scratch = folder.path().join("scratch");
+    make_tree(&scratch, 6, 5);
+    let before = picture(&scratch);
+    let ways = ["--to", "home", "--via", "d1,d2", "--code", "1+1"];
+    let offload = [
+        "offload",
+        scratch.to_str().unwrap(),
+        "--release",
+        "when-safe",
+    ];
+    service.json(&[&offload[..], &ways, &["--deadline", "10m", "--json"]].concat());
+    service.wait_until("r1", |request| request["state"] == "released");
+    // One of them is away while the destination gets all of it.
+    relays[0].kill();
+    relays[2].restart();
+    let is_delivered = |request: &Value| request["state"] == "delivered";
+    service.wait_until("r1", |request| is_delivered(request));
+    let held = |relay: &Relay| files(&relay.directory.join("datasets")).len();
+    service.wait_until("r1", |_| held(&relays[1]) == 0);
+    spoil(&relays[2].directory.join("datasets"));
+    // It evicts its own once the destination has all of it again, made from them.
+    relays[0].restart();
+    service.wait_until("r1", |request| {
+        is_delivered(request) && held(&relays[0]) == 0
+    });
+    let arrived = folder.path().join("arrived");
+    service.json(&["pull", "r1", arrived.to_str().unwrap(), "--json"]);
+    assert_eq!(picture(&arrived), before);
 }

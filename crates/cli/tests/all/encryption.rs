@@ -5,14 +5,14 @@ use crate::support::processes;
 
 use std::{
     fs,
-    io::{ErrorKind, Write},
+    io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
 use crate::support::processes::{
-    Dice, Relay, Service, binary, failure, fullest, make_tree, picture, text,
+    Dice, Relay, Service, binary, failure, files, fullest, make_tree, picture, text,
 };
 use posthaste_testbed::install;
 use serde_json::Value;
@@ -115,26 +115,6 @@ fn keygen(path: &Path) -> String {
     let output = binary().arg("keygen").arg("-o").arg(path).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout).trim().to_owned()
-}
-
-/// Returns every file below, with its bytes.
-fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let (mut found, mut waiting) = (Vec::new(), vec![directory.to_path_buf()]);
-    while let Some(directory) = waiting.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                waiting.push(path);
-            } else {
-                match fs::read(&path) {
-                    // Who still works puts drafts away.
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    read => found.push((path.clone(), read.unwrap())),
-                }
-            }
-        }
-    }
-    found
 }
 
 /// Returns the needles in the bytes.

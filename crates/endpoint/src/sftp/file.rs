@@ -226,6 +226,14 @@ impl OpenFile {
         }
     }
 
+    /// Flushes the file if the rules ask for it and the server can.
+    pub(super) async fn flush(&self) -> Result<()> {
+        match self.remote.rules.fsync {
+            true => self.sync().await.map(|_| ()),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the connection for a stream, and the lease of its place there.
     pub(super) fn place(&self) -> (usize, Option<Lease>) {
         match &self.home {

@@ -371,6 +371,10 @@ impl Remote {
             Ok(()) => file.write_small(spec, data, sum).await,
             Err(error) => Err(error),
         };
+        let written = match written {
+            Ok(()) => file.flush().await,
+            Err(error) => Err(error),
+        };
         let closed = file.close().await;
         let published = match written.and(closed) {
             Ok(()) => self.publish(&partial, &full, spec, Some(spec.size)).await,
@@ -412,6 +416,10 @@ impl Remote {
         };
         let copied = async {
             let copied = source.copy_to(&file, spec).await;
+            let copied = match copied {
+                Ok(()) => file.flush().await,
+                Err(error) => Err(error),
+            };
             let closed = file.close().await;
             copied?;
             closed?;

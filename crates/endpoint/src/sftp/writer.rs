@@ -189,6 +189,7 @@ impl SftpWriter {
             };
             self.file.set(&cut).await?;
         }
+        self.file.flush().await?;
         // A server may write, and change the time, until it has closed the file.
         self.file.close().await?;
         let partial = &self.file.path;

@@ -9,9 +9,12 @@ use std::{
     os::unix::fs::MetadataExt,
 };
 
-use posthaste_endpoint::relay::{
-    DatasetId,
-    wire::{Held, Object},
+use posthaste_endpoint::{
+    posix::lies_in_memory,
+    relay::{
+        DatasetId,
+        wire::{Held, Object},
+    },
 };
 use posthaste_types::{ChunkIndex, Digest, FragmentIndex};
 use rustix::fs::{Advice, fadvise};
@@ -114,7 +117,10 @@ impl Store {
             Ok(_) => return Found::Wrong,
             Err(_) => return Found::Unread,
         }
-        if let Some(holding) = self.index().datasets.get_mut(dataset) {
+        // Stores to a mapping don't show in the times of files in memory.
+        if !lies_in_memory(&self.dir)
+            && let Some(holding) = self.index().datasets.get_mut(dataset)
+        {
             holding.proven.insert(object, Proven { changed, at_s });
         }
         Found::Right

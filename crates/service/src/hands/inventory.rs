@@ -8,11 +8,13 @@ use std::{
 use posthaste_core::contract::{Command, Fault, Input, Reason};
 use posthaste_endpoint::relay::DatasetId;
 use posthaste_types::{ChunkIndex, DepotId, Digest, FragmentIndex, RequestId};
+use tokio::sync::mpsc;
 
 use super::Hands;
 use crate::{
     depots::{Depots, fault_of},
     driver::Arrival,
+    store::Store,
 };
 
 impl Hands {
@@ -89,6 +91,47 @@ impl Drop for Asking {
 
 fn locked(all: &Asked) -> MutexGuard<'_, HashSet<(RequestId, DepotId)>> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks, before a depot evicts what every destination has, that each destination which is a depot
+/// has read all of it and found it right. One that lacks some is asked by the mind what it holds, as
+/// after a loss. `alone` lets one ask at a time: for the next, what was just read counts.
+pub(super) async fn are_ends_proven(
+    depots: &Depots,
+    (store, request): (&Store, RequestId),
+    inputs: &mpsc::Sender<Arrival>,
+    alone: &tokio::sync::Mutex<()>,
+) -> bool {
+    let _alone = alone.lock().await;
+    let known = store.dataset(request);
+    let known = known.and_then(|dataset| Ok((dataset, store.digests(request)?)));
+    let record = store.request(request);
+    let (Ok((dataset, known)), Ok(record)) = (known, record) else {
+        return false;
+    };
+    for name in record.destination.split(',') {
+        let Some(end) = depots.named(name) else {
+            continue;
+        };
+        let depot = end.record.id;
+        let Ok(held) = held(depots, depot, (&dataset, true), &known).await else {
+            return false;
+        };
+        let whole = held
+            .iter()
+            .filter(|(_, piece)| *piece == FragmentIndex::WHOLE);
+        let whole: HashSet<ChunkIndex> = whole.map(|(chunk, _)| *chunk).collect();
+        if whole.len() < known.len() {
+            tracing::warn!(%request, depot = name, "lost some of what it had: others keep theirs");
+            let fault = Fault::Corrupt;
+            let _ = inputs
+                .send(Arrival::bare(Input::DepotDown { depot, fault }))
+                .await;
+            end.beaten.notify_one();
+            return false;
+        }
+    }
+    true
 }
 
 async fn held(

@@ -30,7 +30,7 @@ use super::{
     pace::{LOOK_EVERY, Pace},
     submit,
     verdict::{Losses, judge},
-    verify::{look_for, verify},
+    verify::{look_for, refuse_mounted, verify},
     whole_chunks,
 };
 use crate::{
@@ -373,6 +373,10 @@ impl Carrier {
         let destination = submit::open(&self.record, &self.behalf).await?;
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
+        if let Ok(Location::Local(there)) = Location::parse(OsStr::new(&self.record.destination)) {
+            let look = || refuse_mounted(&there, &root, &list);
+            tokio::task::block_in_place(|| self.behalf.actor().run(look))?;
+        }
         verify(destination.as_ref(), &self.behalf, &root, &list).await
     }
 

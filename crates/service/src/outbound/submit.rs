@@ -373,10 +373,12 @@ pub(super) async fn open(record: &RequestRecord, behalf: &Behalf) -> Result<Arc<
     opened.map_err(|error| error.at(Locus::Destination))
 }
 
-/// Returns how its files are written: no file replaces another unless that was requested.
+/// Returns how its files are written: no file replaces another unless that was requested, and each
+/// is on the disk before it counts, since its source, or what depots hold of it, may go then.
 pub(super) fn rules(record: &RequestRecord) -> DraftRules {
     DraftRules {
         replaces: record.one_file.as_ref().is_some_and(|one| one.replaces),
+        fsync: true,
         ..DraftRules::default()
     }
 }

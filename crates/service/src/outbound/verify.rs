@@ -77,6 +77,31 @@ pub(super) async fn look_for(destination: &dyn Endpoint, files: &[(Vec<u8>, u64)
     looks.buffer_unordered(ASKED_AT_ONCE).try_collect().await
 }
 
+/// Checks that no directory of a local destination is one of the source, mounted there: what lies
+/// in it would count as arrived.
+///
+/// # Errors
+/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] if one is.
+pub(super) fn refuse_mounted(there: &Path, root: &Path, list: &FileList) -> Result<()> {
+    let place = |folder: &Path, file: &FileEntry| {
+        let found = fs::metadata(file.below(folder)).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    let directories = list.files.iter();
+    let mut directories = directories.filter(|file| file.kind == FileKind::Directory);
+    let same = directories.find(|file| {
+        let here = place(root, file);
+        here.is_some() && place(there, file) == here
+    });
+    same.map_or(Ok(()), |file| {
+        let shown = file.below(there).display().to_string();
+        Err(Error::new(ErrorKind::Conflict, "release to", shown)
+            .cause("it is the source's own directory, mounted there")
+            .hint("send it elsewhere, or unmount that")
+            .at(Locus::Destination))
+    })
+}
+
 /// Checks that a place is not the source under another name, as over SFTP to this machine.
 ///
 /// # Errors
@@ -256,6 +281,23 @@ mod tests {
         fs::create_dir_all(root.join("deep/empty")).unwrap();
         fs::write(root.join("deep/file"), "bytes").unwrap();
         symlink("file", root.join("deep/link")).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_the_source_that_is_mounted_there_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [here, there] = ["here", "there"].map(|name| folder.path().join(name));
+        tree(&here);
+        let root = Root::open(&here, false).unwrap();
+        let list = scan_passing(&root, &Filter::default()).unwrap();
+        tree(&there);
+        refuse_mounted(&there, &here, &list).unwrap();
+        // A link leads there as a mount does, and needs no rights.
+        fs::remove_dir(there.join("deep/empty")).unwrap();
+        symlink(here.join("deep/empty"), there.join("deep/empty")).unwrap();
+        let error = refuse_mounted(&there, &here, &list).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains("there/deep/empty"), "{error}");
     }
 
     #[tokio::test(flavor = "multi_thread")]
