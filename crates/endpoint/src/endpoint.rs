@@ -4,6 +4,8 @@
 //! protocol. Paths are bytes, relative to the endpoint's root, `/` between components; the empty
 //! path is the root itself.
 
+mod given;
+
 use std::{future::Future, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -25,6 +27,7 @@ pub use crate::{
     file_time::FileTime,
     relative::{base_name, join},
 };
+pub use given::{LentSegment, Parcel};
 
 /// A future that a lane can own. A function that returns one is compiled in its own crate, an
 /// `async fn` again in every crate that awaits it.
@@ -90,30 +93,6 @@ pub struct Whole {
     pub data: Vec<Bytes>,
     /// Their checksum, compared with the store's own if it has one.
     pub checksum: Checksum,
-}
-
-/// Small file being sent, whole in memory.
-#[derive(Debug)]
-pub struct Parcel {
-    /// Destination path.
-    pub path: Vec<u8>,
-    /// Attributes to keep.
-    pub spec: FileSpec,
-    /// Bytes, in order.
-    pub data: Vec<Bytes>,
-    /// Checksum of the bytes.
-    pub sum: Checksum,
-}
-
-/// Segment of a file of another process's writer, which [`Writer::lend`] lets others write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LentSegment {
-    /// Token from the writer. Never a secret.
-    pub token: String,
-    /// Index of the segment.
-    pub index: u64,
-    /// Range of its bytes.
-    pub range: Range<u64>,
 }
 
 /// Condition on a path for a write to it.

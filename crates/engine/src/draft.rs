@@ -71,7 +71,7 @@ pub struct Draft {
     actor: Actor,
     /// The file system reported a loss of written bytes.
     has_lost: AtomicBool,
-    /// It has its name, or was removed: what comes late makes no other.
+    /// Set once it has its name, or was removed: what comes late makes no other.
     is_over: AtomicBool,
 }
 

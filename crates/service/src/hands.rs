@@ -348,12 +348,6 @@ impl Hands {
             }
         );
         let telling = self.running.spawn(async move {
-            if is_last
-                && !inventory::are_ends_proven(&depots, (&store, request), &inputs, &alone).await
-            {
-                let _ = inputs.send(forgotten(request, depot, false)).await;
-                return;
-            }
             let mut is_told = false;
             let found = depots.get(depot).zip(store.dataset(request).ok());
             for turn in 0..FORGET_TURNS {
@@ -362,6 +356,13 @@ impl Hands {
                 };
                 if turn > 0 {
                     sleep(FORGET_AGAIN).await;
+                }
+                let of = (&*store, request);
+                if is_last
+                    && !is_told
+                    && !inventory::are_ends_proven(&depots, of, &inputs, &alone).await
+                {
+                    break;
                 }
                 match at.client.delete_dataset(dataset).await {
                     Ok(()) if !is_told => {

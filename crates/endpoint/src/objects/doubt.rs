@@ -120,9 +120,9 @@ pub(crate) fn other_bytes<S: RawStore>(store: &S, key: &str, removed: Removed<'_
 /// End of a wrong object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Removed<'a> {
-    /// It is no more there.
+    /// No more there.
     Gone,
-    /// It stays, under this version.
+    /// Still there, under this version.
     Stays(&'a str),
 }
 

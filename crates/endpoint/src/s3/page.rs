@@ -112,7 +112,7 @@ impl Page {
     }
 }
 
-/// What a page says of itself.
+/// Statements of a page about itself.
 #[derive(Debug, Default)]
 struct Said {
     truncated: Option<bool>,

@@ -182,13 +182,13 @@ impl Pages {
             Call::new("GET", self.place.target(path), about.clone()),
             entry,
         );
-        let is_part = *range != (0..entry.size);
-        if is_part {
+        let is_range = *range != (0..entry.size);
+        if is_range {
             call = call.header("range", format!("bytes={}-{}", range.start, range.end - 1));
         }
         let response = self.content(call, path).await?;
         let (status, headers) = (response.status(), response.headers());
-        if !is_same(headers, entry) || is_part && !tells_as_much(headers, entry) {
+        if !is_same(headers, entry) || is_range && !tells_as_much(headers, entry) {
             return Err(changed(&about));
         }
         Ok(Answered {

@@ -103,13 +103,13 @@ pub(crate) fn check_version(
     range: &Range<u64>,
     about: &About,
 ) -> Result<()> {
-    let is_part = *range != (0..entry.size);
+    let is_range = *range != (0..entry.size);
     match (text_of(headers, "etag"), entry.version.as_deref()) {
         (Some(found), Some(wanted)) if quoted(found) != quoted(wanted) => Err(about
             .fail(ErrorKind::Changed)
             .cause("it changed while it was read")
             .hint("copy it again when nothing writes to it")),
-        (None, Some(_)) if is_part => Err(about
+        (None, Some(_)) if is_range => Err(about
             .fail(ErrorKind::Changed)
             .cause("it may have changed: the server told its version before, and does no more")
             .hint("copy it again when nothing writes to it")),

@@ -28,7 +28,7 @@ use super::{
     help::{self, Errand, Left},
     lane::{Shared, of_this_run, spec_of},
     progress::Moving,
-    proof,
+    proof::{self, Proof},
     remote::borrow_memory,
     retry::retried,
     small::Copied,
@@ -179,7 +179,10 @@ impl Copying {
         self.confirm(whole).await?;
         let ends = (&*self.reader, &*self.writer);
         let was_helped = self.was_helped.load(Relaxed);
-        proof::give(&self.shared, ends, &self.spec, whole, was_helped).await?;
+        if let Some(proof) = Proof::of(ends, &self.spec, whole, was_helped)? {
+            let found = retried(&self.shared, || proof.read()).await?;
+            proof.judge(found, whole)?;
+        }
         Ok(Stage::Stored(whole))
     }
 

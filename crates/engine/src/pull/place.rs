@@ -176,7 +176,7 @@ impl Destination {
         Ok(bytes)
     }
 
-    fn in_the_way(&self, file: &FileEntry) -> Error {
+    pub(super) fn in_the_way(&self, file: &FileEntry) -> Error {
         let path = file.below(&self.root_path).display().to_string();
         Error::new(ErrorKind::Other, "write", path)
             .at(Locus::Destination)
@@ -381,18 +381,7 @@ impl Destination {
 
     fn rename_staged(&self, staged: &str, file: &FileEntry) -> Result<()> {
         let (parent, name) = self.parent(file)?;
-        // Files and links are replaced, and no device, pipe or socket.
-        let is_special = |there: Option<(FileType, u64)>| {
-            let plain = [
-                FileType::RegularFile,
-                FileType::Symlink,
-                FileType::Directory,
-            ];
-            there.is_some_and(|(kind, _)| !plain.contains(&kind))
-        };
-        if self.overwrite && is_special(self.final_state(file)?) {
-            return Err(self.in_the_way(file));
-        }
+        self.refuse_special(file)?;
         renameat(&self.staging, staged, &parent, name).map_err(|cause| match cause {
             Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST => self.in_the_way(file),
             cause => self.failed(file, cause),

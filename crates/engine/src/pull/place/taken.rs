@@ -30,6 +30,20 @@ impl Destination {
         !self.overwrite && (kind != FileType::RegularFile || size != file.size)
     }
 
+    /// Fails if a device, a pipe or a socket has a file's name: files and links alone are replaced.
+    pub(super) fn refuse_special(&self, file: &FileEntry) -> Result<()> {
+        let plain = [
+            FileType::RegularFile,
+            FileType::Symlink,
+            FileType::Directory,
+        ];
+        let is_special = |(kind, _): (FileType, u64)| !plain.contains(&kind);
+        match self.overwrite && self.final_state(file)?.is_some_and(is_special) {
+            true => Err(self.in_the_way(file)),
+            false => Ok(()),
+        }
+    }
+
     /// Returns whether a whole file must not get its name, because a different object there stays.
     pub(super) fn is_taken(&self, file: &FileEntry, whole: &File) -> Result<bool> {
         if self.overwrite {
