@@ -190,3 +190,27 @@ fn what_makes_no_sense_for_a_stream_is_said_in_a_line() {
     }
     assert_eq!(fs::read(world.path("file")).unwrap(), b"x");
 }
+
+#[test]
+fn a_closed_standard_input_replaces_nothing() {
+    let world = World::new();
+    fs::write(world.path("kept"), "precious").unwrap();
+    let by_shell = |input: &str| {
+        let cp = world.cp(["-", "kept"]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$0\" \"$@\" {input}")]);
+        shell.arg(cp.get_program()).args(cp.get_args());
+        shell.current_dir(cp.get_current_dir().unwrap_or(&world.path("")));
+        shell.envs(
+            cp.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        shell.output().unwrap()
+    };
+    let closed = by_shell("<&-");
+    assert!(!closed.status.success(), "{}", lines_of(&closed));
+    assert_eq!(fs::read(world.path("kept")).unwrap(), b"precious");
+    let empty = by_shell("</dev/null");
+    assert!(empty.status.success(), "{}", lines_of(&empty));
+    assert_eq!(fs::read(world.path("kept")).unwrap(), b"");
+}

