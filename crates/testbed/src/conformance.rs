@@ -258,15 +258,7 @@ fn spec(size: usize, origin: &str) -> FileSpec {
 
 /// Returns bytes that neither compression nor a repeated block can fake.
 fn noise(len: usize) -> Vec<u8> {
-    let mut state = 88_172_645_463_325_252_u64;
-    std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[0]
-    })
-    .take(len)
-    .collect()
+    crate::noise(0, len)
 }
 
 /// Returns a body in pieces of odd size.

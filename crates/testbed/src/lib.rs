@@ -23,6 +23,7 @@ mod identity_server;
 pub mod install;
 mod mail_server;
 mod night;
+mod noise;
 #[cfg(feature = "reservations")]
 mod nsi_stand_in;
 #[cfg(feature = "odd")]
@@ -63,6 +64,7 @@ pub use hosts::Hosts;
 pub use identity_server::IdentityServer;
 pub use mail_server::{MailFace, MailServer};
 pub use night::{is_night, share_of};
+pub use noise::noise;
 #[cfg(feature = "reservations")]
 pub use nsi_stand_in::{NsiHabits, NsiStandIn};
 #[cfg(feature = "reservations")]

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use crate::support::processes::{PATIENCE, Relay, binary, now, text};
+use crate::support::processes::{PATIENCE, Relay, binary, noise, now, text};
 use bytes::Bytes;
 use posthaste_endpoint::relay::{
     Credential, DatasetId, RelayAddress, RelayClient, SpaceAnswer, read_secret_file,
@@ -23,16 +23,6 @@ const LANES: u32 = 4;
 /// Fragments that must have been stored before the last kill: without any, none could be lost.
 const STORED_MIN: usize = 20;
 const F0: FragmentIndex = FragmentIndex::new(0);
-
-/// Returns bytes that follow from the seed alone.
-fn noise(seed: u64, size: usize) -> Vec<u8> {
-    let mut out = vec![0; size];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut out);
-    out
-}
 
 fn number(seed: u64, below: u64) -> u64 {
     u64::from_le_bytes(noise(seed ^ 0x5eed, 8).try_into().unwrap()) % below

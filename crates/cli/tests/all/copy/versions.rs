@@ -11,7 +11,10 @@ use std::{
 
 use bytes::Bytes;
 use posthaste_endpoint::{BodySum, StoredSum};
-use posthaste_testbed::odd::{Answer, Asked, Server};
+use posthaste_testbed::{
+    noise,
+    odd::{Answer, Asked, Server},
+};
 use tokio::task::block_in_place;
 
 use crate::copy::{
@@ -22,15 +25,8 @@ use crate::copy::{
 const SIZE: usize = 12 << 20;
 
 /// Bytes of both versions: no two places of one are alike, nor any of both.
-static CONTENT: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
-    [0, 1].map(|version: u32| {
-        let mut bytes = Vec::with_capacity(SIZE);
-        for place in 0..u32::try_from(SIZE / 4).unwrap() {
-            bytes.extend_from_slice(&(place | (version << 28)).to_le_bytes());
-        }
-        bytes
-    })
-});
+static CONTENT: LazyLock<[Vec<u8>; 2]> =
+    LazyLock::new(|| [0, 1].map(|version| noise(version, SIZE)));
 
 fn content(version: u32) -> &'static [u8] {
     &CONTENT[usize::from(version > 0)]

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+pub use posthaste_testbed::noise;
 use posthaste_testbed::{AzureServer, GcsServer, S3Server, SshServer, install};
 use serde_json::Value;
 
@@ -137,20 +138,6 @@ impl World {
 /// Returns a command's standard error.
 pub fn lines_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Returns bytes that neither compress nor repeat; `seed` chooses them.
-pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 pub fn set_mtime(path: &Path, secs: u64, nanos: u32) {

@@ -14,6 +14,7 @@ use posthaste_endpoint::{
     gateway::mint,
     relay::{Credential, RelayAddress, RelayClient, RelayStatus, read_secret_file},
 };
+pub use posthaste_testbed::noise;
 use serde_json::Value;
 
 /// Interval between two looks: most looks start a program, which costs more than the wait.
@@ -676,15 +677,6 @@ impl Dice {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % below
     }
-}
-
-/// Returns incompressible bytes, the same for the same seed.
-pub fn noise(seed: u64, count: usize) -> Vec<u8> {
-    let mut bytes = vec![0; count];
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes());
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
 }
 
 /// Makes a tree of `megabytes` with large and small files, odd names, modes, links and times.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use posthaste_testbed::{S3Server, WebFace, WebServer};
+use posthaste_testbed::{S3Server, WebFace, WebServer, noise};
 use serde_json::Value;
 
 /// Interval between two looks: most of them start a program.
@@ -215,9 +215,7 @@ pub fn text(bytes: &[u8]) -> String {
 pub fn make_tree(root: &Path, files: usize) {
     fs::create_dir_all(root.join("deep/er")).unwrap();
     for number in 0..files {
-        let bytes: Vec<u8> = (0u32..1 << 18)
-            .flat_map(|at| (at ^ u32::try_from(number).unwrap() << 20).to_le_bytes())
-            .collect();
+        let bytes = noise(number as u64, 1 << 20);
         fs::write(root.join(format!("deep/file {number:04}")), bytes).unwrap();
     }
     fs::write(root.join("deep/er/small"), b"small").unwrap();

@@ -17,7 +17,10 @@ use posthaste_endpoint::{
     ByteStream, Checksum, Endpoint, Entry, ErrorKind, FileSpec, FileTime, Kind, Unkept, Writer,
     posix::{Draft, DraftRules, Place, Posix, PosixListing},
 };
-use posthaste_testbed::odd::{Call, Deed, Files, Habits};
+use posthaste_testbed::{
+    noise,
+    odd::{Call, Deed, Files, Habits},
+};
 
 use crate::edges::{
     says,
@@ -59,12 +62,6 @@ fn posix(files: &Files, fsync: bool) -> Posix {
     Posix::new(files.path(), rules)
 }
 
-fn noise(bytes: usize) -> Vec<u8> {
-    (0..bytes)
-        .map(|at| (at * at / 251).to_le_bytes()[0])
-        .collect()
-}
-
 async fn put(end: &Posix, path: &str, data: &[u8]) -> posthaste_endpoint::Result<()> {
     let pieces = vec![Bytes::copy_from_slice(data)];
     let spec = spec(data.len() as u64);
@@ -96,8 +93,8 @@ async fn what_is_told_when_a_file_is_closed_or_flushed_is_heard() {
             let fails = move |call: &Call| (call.deed == deed && call.end > 0).then_some(errno);
             let files = Files::mount(Habits::refusing(fails));
             let end = posix(&files, fsync);
-            let small = put(&end, "small", &noise(5000)).await.unwrap_err();
-            let large = write(&end, "large", &noise(3 << 20)).await.unwrap_err();
+            let small = put(&end, "small", &noise(0, 5000)).await.unwrap_err();
+            let large = write(&end, "large", &noise(0, 3 << 20)).await.unwrap_err();
             assert_eq!([small.kind(), large.kind()], [kind; 2]);
             assert!(!files.behind().join("small").exists());
             assert!(!files.behind().join("large").exists());
@@ -123,12 +120,12 @@ async fn files_arrive_where_no_modes_or_times_are_kept() {
             put(&end, "d/small", b"abc").await.unwrap_err();
             assert!(end.make_directory(b"d").await.unwrap());
             put(&end, "d/small", b"abc").await.unwrap();
-            write(&end, "d/large", &noise(3 << 20)).await.unwrap();
+            write(&end, "d/large", &noise(0, 3 << 20)).await.unwrap();
             let directory = end.stat(b"d", false).await.unwrap().unwrap();
             end.seal_directory(b"d", &directory, false).await.unwrap();
             assert_eq!(fs::read(files.behind().join("d/small")).unwrap(), b"abc");
             let large = fs::read(files.behind().join("d/large")).unwrap();
-            assert_eq!(large, noise(3 << 20));
+            assert_eq!(large, noise(0, 3 << 20));
             assert_eq!(end.unkept(), unkept, "{errno}");
         }
     }
@@ -256,7 +253,7 @@ fn two_writers_to_one_name_do_not_mix() {
 async fn two_writers_of_a_large_file_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let end = Arc::new(Posix::new(folder.path(), DraftRules::default()));
-    let data = noise(3 << 20);
+    let data = noise(0, 3 << 20);
     let first = end
         .create(b"large", &spec(data.len() as u64))
         .await
@@ -277,7 +274,7 @@ async fn what_is_told_once_is_told_for_good() {
     };
     let files = Files::mount(Habits::refusing(fails));
     let end = posix(&files, false);
-    let data = noise(3 << 20);
+    let data = noise(0, 3 << 20);
     let writer = end
         .create(b"large", &spec(data.len() as u64))
         .await
@@ -322,7 +319,7 @@ async fn write_from(writer: &dyn Writer, data: &[u8], which: std::ops::Range<usi
 async fn two_writers_do_not_mix_where_neither_sees_the_other_s_locks() {
     let here = Files::mount(Habits::default());
     let there = here.mount_again(Habits::default());
-    let (mine, theirs) = (noise(3 << 20), vec![7; 3 << 20]);
+    let (mine, theirs) = (noise(0, 3 << 20), vec![7; 3 << 20]);
     let spec_of_theirs = FileSpec {
         mtime: Some(FileTime { secs: 1, nanos: 0 }),
         ..spec(3 << 20)
@@ -348,7 +345,7 @@ async fn two_writers_do_not_mix_where_neither_sees_the_other_s_locks() {
 async fn who_finishes_a_large_file_second_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let end = Posix::new(folder.path(), DraftRules::default());
-    let (mine, theirs) = (noise(3 << 20), vec![7; 3 << 20]);
+    let (mine, theirs) = (noise(0, 3 << 20), vec![7; 3 << 20]);
     let spec_of_theirs = FileSpec {
         origin: "elsewhere".into(),
         ..spec(3 << 20)
@@ -370,7 +367,7 @@ async fn who_finishes_a_large_file_second_is_told() {
 
 #[tokio::test]
 async fn what_others_put_under_a_foretold_name_is_left_alone() {
-    let data = noise(3 << 20);
+    let data = noise(0, 3 << 20);
     for large in [true, false] {
         for plant in [
             |place: &Path, victim: &Path| fs::hard_link(victim, place),
@@ -495,7 +492,7 @@ async fn when_something_was_read_last_is_left_alone() {
 async fn nobody_reads_a_file_before_it_has_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let end = Posix::new(folder.path(), DraftRules::default());
-    let data = noise(3 << 20);
+    let data = noise(0, 3 << 20);
     let plain = FileSpec {
         mode: None,
         ..spec(data.len() as u64)

@@ -14,7 +14,10 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use md5::{Digest as _, Md5};
 use posthaste_endpoint::{BodySum, Crc32cSummer, Endpoint, ErrorKind, Result, StoredSum};
-use posthaste_testbed::odd::{Answer, Asked, Server};
+use posthaste_testbed::{
+    noise,
+    odd::{Answer, Asked, Server},
+};
 use serde_json::{Value, json};
 
 use crate::edges::{
@@ -34,9 +37,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Returns bytes of which no two places are alike.
 fn content(size: usize) -> Vec<u8> {
-    (0..size / 4)
-        .flat_map(|place| u32::try_from(place).unwrap().to_le_bytes())
-        .collect()
+    noise(0, size)
 }
 
 /// ETags that a store gives.

@@ -11,7 +11,10 @@ use bytes::Bytes;
 use futures_util::stream;
 use md5::{Digest as _, Md5};
 use posthaste_endpoint::{Checksum, Condition, Endpoint, ErrorKind, FileSpec, FileTime, Result};
-use posthaste_testbed::odd::{Answer, Asked, Server};
+use posthaste_testbed::{
+    noise,
+    odd::{Answer, Asked, Server},
+};
 use serde_json::{Value, json};
 
 use crate::edges::{
@@ -59,9 +62,7 @@ struct Shelf {
 }
 
 fn content(size: usize) -> Vec<u8> {
-    (0..size / 4)
-        .flat_map(|place| u32::try_from(place).unwrap().to_le_bytes())
-        .collect()
+    noise(0, size)
 }
 
 fn spec(size: usize) -> FileSpec {

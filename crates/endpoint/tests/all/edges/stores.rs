@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use futures_util::TryStreamExt;
 use posthaste_endpoint::{BodySum, Endpoint, Entry, ErrorKind, Kind, Result};
-use posthaste_testbed::odd::{Answer, Asked, Server};
+use posthaste_testbed::{
+    noise,
+    odd::{Answer, Asked, Server},
+};
 
 use crate::edges::{
     azure, put, s3, says,
@@ -19,9 +22,7 @@ const ABOUT: &str = "etag: \"e-3\"\r\nlast-modified: Wed, 01 Jan 2025 00:00:00 G
 
 /// Returns the bytes of the object: no two places of it are alike.
 fn content() -> Vec<u8> {
-    (0..SIZE / 4)
-        .flat_map(|place| u32::try_from(place).unwrap().to_le_bytes())
-        .collect()
+    noise(0, SIZE)
 }
 
 /// Reads a middle of the object.

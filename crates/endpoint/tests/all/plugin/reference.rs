@@ -23,6 +23,7 @@ use posthaste_testbed::{
     GridFtpServer,
     conformance::{Scale, passes_as_one_file, passes_at_scale, passes_seeded, passes_the_suite},
     install::{GLOBUS_URL_COPY, find_debian_program, find_python},
+    noise,
 };
 
 /// Programs in Python.
@@ -223,9 +224,7 @@ async fn a_store_that_garbles_is_found_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_does_not_take_what_was_asked_for_is_in_nobodys_way() {
     let place = tempfile::tempdir().unwrap();
-    let bytes: Vec<u8> = (0..20_u32 << 20)
-        .map(|i| (i / 7 * 31 % 251) as u8)
-        .collect();
+    let bytes = noise(0, 20 << 20);
     fs::write(place.path().join("file"), &bytes).unwrap();
     let folder = folder(place.path(), DraftRules::default()).await;
     let entry = folder.stat(b"file", false).await.unwrap().unwrap();

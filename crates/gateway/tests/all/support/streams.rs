@@ -178,12 +178,9 @@ impl Mirror {
 }
 
 pub fn noise(size: usize) -> Vec<u8> {
-    let mut state = 7u32;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.to_be_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(size).collect()
+    let mut bytes = vec![0; size];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
 }
 
 /// Sends, ends its direction, and checks the answer.

@@ -98,12 +98,7 @@ pub fn digest(bytes: &[u8]) -> Digest {
 }
 
 pub fn noise(seed: u64, size: usize) -> Bytes {
-    let mut out = vec![0; size];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut out);
-    out.into()
+    posthaste_testbed::noise(seed, size).into()
 }
 
 pub fn later() -> Timestamp {
