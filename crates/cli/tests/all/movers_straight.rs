@@ -7,7 +7,7 @@ use std::{
 
 use crate::support::processes::Process;
 use crate::support::sources::{Centre, chunks, command, make_tree, picture, text};
-use posthaste_testbed::{AzureServer, FtpFace, FtpServer, GcsServer, WebFace, WebServer};
+use posthaste_testbed::{AzureServer, FtpFace, FtpServer, GcsServer, WebFace, WebServer, noise};
 use serde_json::Value;
 
 pub fn mover(centre: &Centre, home: &Path, token: &Path, name: &str) -> Process {
@@ -91,11 +91,10 @@ fn make_results(centre: &Centre, files: usize) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Makes results with one more file, of `large` times 4 MiB.
-fn make_results_with(centre: &Centre, files: usize, large: u32) -> Vec<(PathBuf, Vec<u8>)> {
+fn make_results_with(centre: &Centre, files: usize, large: usize) -> Vec<(PathBuf, Vec<u8>)> {
     let out = centre.scratch("out");
     make_tree(&out, files);
-    let large: Vec<u8> = (0..large << 20).flat_map(u32::to_le_bytes).collect();
-    fs::write(out.join("large"), large).unwrap();
+    fs::write(out.join("large"), noise(0, large << 22)).unwrap();
     picture(&out)
 }
 

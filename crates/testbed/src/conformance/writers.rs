@@ -22,7 +22,7 @@ pub(super) async fn of_one_name_never_mix(stage: &Stage) {
 async fn large(stage: &Stage) {
     let path = b"large/both";
     let mine = noise(stage.scale.large_bytes);
-    let theirs: Vec<u8> = mine.iter().map(|byte| !byte).collect();
+    let theirs = crate::noise(1, mine.len());
     let early = spec(mine.len(), "test:both");
     let late = FileSpec {
         mtime: Some(OTHER_MTIME),

@@ -17,6 +17,7 @@ use posthaste_endpoint::{
 use posthaste_testbed::{
     AzureServer, GcsServer, S3Kind, S3Server, WebFace, WebServer,
     conformance::open,
+    noise,
     odd::{Asked, Spoils, front},
 };
 
@@ -139,13 +140,6 @@ fn all() -> [Real; 4] {
     [s3(S3Kind::Versity), azure(), gcs(), dav()]
 }
 
-fn noise(len: usize) -> Vec<u8> {
-    let words = (0..len as u64 / 8 + 1).map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-    bytes.truncate(len);
-    bytes
-}
-
 async fn read(
     endpoint: &dyn Endpoint,
     path: &[u8],
@@ -199,8 +193,8 @@ async fn reads_right_or_not_at_all(real: &Real, bytes: &[u8], spoils: Spoils) ->
 /// everything.
 async fn tells_what_may_not_be_read(real: &Real) {
     let whole = real.open().await;
-    put(&*whole, b"secret", &noise(SMALL)).await.unwrap();
-    put(&*whole, b"open", &noise(SMALL)).await.unwrap();
+    put(&*whole, b"secret", &noise(0, SMALL)).await.unwrap();
+    put(&*whole, b"open", &noise(0, SMALL)).await.unwrap();
     let entry = whole.stat(b"secret", true).await.unwrap().unwrap();
     let (endpoint, _front) = real
         .open_behind(Spoils::Rights, |asked| {
@@ -211,13 +205,16 @@ async fn tells_what_may_not_be_read(real: &Real) {
         panic!("it was read");
     };
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
-    assert!(read(&*endpoint, b"open", 0..SMALL as u64).await.unwrap() == noise(SMALL));
+    assert!(read(&*endpoint, b"open", 0..SMALL as u64).await.unwrap() == noise(0, SMALL));
 }
 
 /// Checks that a successful request with a lost answer counts as arrived.
 async fn finds_what_was_done(real: &Real) {
     let once_and_always = [1, u32::MAX];
-    let bytes = [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))];
+    let bytes = [
+        (&b"small"[..], noise(0, SMALL)),
+        (b"large", noise(0, LARGE)),
+    ];
     for (times, (path, bytes)) in once_and_always
         .into_iter()
         .flat_map(|times| bytes.clone().map(|one| (times, one)))
@@ -238,7 +235,10 @@ async fn finds_what_was_done(real: &Real) {
 /// Checks that a refusal at the very end leaves no file, and that an earlier one does not count as
 /// the new.
 async fn hears_what_fails_at_the_end(real: &Real, fails: fn() -> Spoils) {
-    for (path, bytes) in [(&b"small"[..], noise(SMALL)), (b"large", noise(LARGE))] {
+    for (path, bytes) in [
+        (&b"small"[..], noise(0, SMALL)),
+        (b"large", noise(0, LARGE)),
+    ] {
         let plain = real.open().await;
         for was_there in [false, true] {
             let older = vec![1; bytes.len()];
@@ -271,7 +271,7 @@ async fn hears_what_fails_at_the_end(real: &Real, fails: fn() -> Spoils) {
 
 /// Checks that spoiled bytes are refused.
 async fn notices_what_is_spoiled(real: &Real) {
-    let bytes = noise(LARGE);
+    let bytes = noise(0, LARGE);
     write(&*real.open().await, b"big", &bytes).await.unwrap();
     for (spoils, is_right) in [
         (Spoils::Ranges(bytes.clone()), true),
@@ -340,7 +340,7 @@ async fn what_could_not_be_cleaned_up_is_the_next_time() {
     let refusing = Arc::clone(&refuses);
     let is_meant = move |asked: &Asked| asked.method == "DELETE" && refusing.load(SeqCst);
     let (endpoint, _front) = real.open_behind(Spoils::Rights, is_meant).await;
-    let bytes = noise(LARGE);
+    let bytes = noise(0, LARGE);
     write(&*endpoint, b"large", &bytes).await.unwrap();
     let names = async || {
         let mut listing = endpoint.list_tree(b"").await.unwrap().unwrap();
@@ -366,7 +366,7 @@ async fn what_could_not_be_cleaned_up_is_the_next_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_begun_as_a_large_one_goes_when_a_small_one_comes() {
     let real = gcs();
-    let (endpoint, bytes) = (real.open().await, noise(LARGE));
+    let (endpoint, bytes) = (real.open().await, noise(0, LARGE));
     let writer = endpoint.create(b"x", &spec(&bytes)).await.unwrap();
     let end = usize::try_from(writer.segment_size()).unwrap();
     let body = Bytes::copy_from_slice(&bytes[..end]);
@@ -396,7 +396,7 @@ async fn one_that_may_not_be_read_is_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_server_that_spoils_ranges_is_read_right_or_refused() {
     let server = WebServer::start().unwrap();
-    let bytes = noise(LARGE);
+    let bytes = noise(0, LARGE);
     let seeds = Posix::new(server.files().join("t"), DraftRules::default());
     seeds.make_parents().await.unwrap();
     seeds.make_directory(b"").await.unwrap();
