@@ -299,7 +299,9 @@ async fn a_large_tree_is_listed_whole_and_from_a_mark() {
     let mut found = BTreeMap::new();
     let mut listing = gcs.list_tree(b"").await.unwrap().unwrap();
     let mark = loop {
-        note(&mut found, listing.next_page().await.unwrap());
+        let page = listing.next_page().await.unwrap();
+        assert!(!page.is_empty(), "all was listed, and no mark came");
+        note(&mut found, page);
         if let Some(mark) = listing.mark() {
             break mark;
         }
