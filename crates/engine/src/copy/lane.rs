@@ -396,7 +396,19 @@ async fn expire(shared: &Shared, span: Duration) {
     sleep(GRACE).await;
 }
 
+/// Stops a copy that nobody waits for any more: threads between local paths go on otherwise.
+struct Abandoned<'a>(Option<&'a Shared>);
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0 {
+            shared.stopped.store(true, Relaxed);
+        }
+    }
+}
+
 async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
+    let mut abandoned = Abandoned(Some(shared.as_ref()));
     let is_local = shared.destination.local.is_some()
         && placed
             .iter()
@@ -436,6 +448,7 @@ async fn run_to_end(shared: &Arc<Shared>, placed: Vec<Placed>) {
     if !shared.options.dry_run && !shared.is_stopped() {
         walked.seal(shared).await;
     }
+    abandoned.0 = None;
 }
 
 /// Ends all lanes if one ended unexpectedly: the others would wait for it.
