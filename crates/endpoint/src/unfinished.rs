@@ -32,6 +32,12 @@ pub fn trial_name(name: &[u8]) -> Vec<u8> {
     partial_name(name, &new_word())
 }
 
+/// Makes the hidden name under which a file `name` waits to be removed, the same each time.
+#[must_use]
+pub fn leaving_name(name: &[u8]) -> Vec<u8> {
+    partial_name(name, "leaving")
+}
+
 /// Returns the name of the unfinished copy of `name` that all copies of `spec` share, as they write
 /// the same bytes. It must not be truncated when it is opened: another may be about to give it its
 /// final name.

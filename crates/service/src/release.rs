@@ -1,6 +1,9 @@
 //! Removes a source from scratch: only files in the sealed list, only while unchanged, and only
 //! after the depots hold all that is needed to restore it.
 
+mod caught;
+mod own;
+
 use std::{
     collections::{BTreeSet, HashMap},
     fs, io,
@@ -237,8 +240,15 @@ pub(crate) fn remove(
         }
     }
     let is_to_go = |entry: &&FileEntry| !keeps_root || !entry.path.is_empty();
+    let own = own::folders(root, list);
     // Children follow their directory in the list, so the reverse order empties each first.
     for entry in list.files.iter().rev().filter(is_to_go) {
+        if own::is_of(&own, &entry.path) {
+            if is_file(entry) {
+                staying.note(own::stays(remover.shown(entry)));
+            }
+            continue;
+        }
         let of_file = match is_file(entry) {
             true => names.get_mut(&entry.inode).map(std::mem::take),
             false => None,
@@ -372,6 +382,11 @@ impl Remover<'_> {
             Judged::Before if is_as_sealed(entry, found) => Ok(()),
             Judged::Before => Err(changed(shown)),
         };
+        let failed = |cause| Error::io("remove", shown, cause).at(Locus::Source);
+        // A service that was killed in the middle of this left it beside its name.
+        if let Some(place) = place(&self.directory, entry, shown)? {
+            caught::put_back(&place.path).map_err(failed)?;
+        }
         let Some((place, found)) = look(&self.directory, entry, shown)? else {
             return Ok(());
         };
@@ -388,8 +403,10 @@ impl Remover<'_> {
             judge(&found, self.backup)?;
             refuse_disturbed(lease, shown)?;
         }
-        fs::remove_file(&place.path)
-            .map_err(|cause| Error::io("remove", shown, cause).at(Locus::Source))
+        match caught::remove(&place.path, |found| is_as_sealed(entry, found)).map_err(failed)? {
+            true => Ok(()),
+            false => Err(changed(shown)),
+        }
     }
 }
 
@@ -506,6 +523,32 @@ mod tests {
     use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex};
 
     use super::*;
+
+    #[test]
+    fn folders_of_a_service_and_of_a_relay_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("home");
+        let own = [
+            "state/journal.db",
+            "state/token",
+            "state/secrets/ash",
+            "relay/lock",
+            "relay/identity/secret",
+        ];
+        for name in own.iter().chain(&["run/out", "relayed"]) {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "content").unwrap();
+        }
+        let list = scan(&root).unwrap();
+        let error = remove(&root, &list, false, None).unwrap_err().to_string();
+        assert!(
+            error.contains("of posthaste itself") && error.contains("4 more stay"),
+            "{error}"
+        );
+        assert!(own.iter().all(|name| root.join(name).exists()));
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
+    }
 
     #[test]
     fn what_changed_in_any_way_stays_and_all_names_of_one_that_did_not_go() {

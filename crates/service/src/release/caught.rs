@@ -1,0 +1,111 @@
+//! Removes a file, and never another that took its name meanwhile.
+//!
+//! Whoever replaces a file by a rename may do so after the last look at it. So it is moved aside,
+//! looked at there, and goes back if it is another.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use posthaste_endpoint::leaving_name;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+/// Returns the place where a file waits for its last look: the same each time, so that a service
+/// that was killed meanwhile finds it again.
+fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default();
+    path.with_file_name(OsStr::from_bytes(&leaving_name(name.as_bytes())))
+}
+
+/// Moves a file unless something has its new name.
+fn shift(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
+        // Some file systems can't do that in one step.
+        Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        shifted => shifted,
+    }
+}
+
+/// Gives a file that was moved aside its name again. If something newer has that name, it goes: that
+/// would have taken its place.
+///
+/// # Errors
+/// Those of the operating system; then it stays aside.
+pub(super) fn put_back(path: &Path) -> io::Result<()> {
+    let aside = aside(path);
+    match shift(&aside, path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(aside),
+        shifted => shifted,
+    }
+}
+
+/// Removes the file at `path` if `is_it`, and returns whether it did or nothing was there.
+///
+/// # Errors
+/// Those of the operating system.
+pub(super) fn remove(path: &Path, is_it: impl Fn(&fs::Metadata) -> bool) -> io::Result<bool> {
+    let aside = aside(path);
+    match shift(path, &aside) {
+        Ok(()) => {}
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(true),
+        // A full disk may take no longer name.
+        Err(cause)
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ) =>
+        {
+            return fs::remove_file(path).map(|()| true);
+        }
+        Err(cause) => return Err(cause),
+    }
+    if fs::symlink_metadata(&aside).is_ok_and(|found| is_it(&found)) {
+        return fs::remove_file(&aside).map(|()| true);
+    }
+    put_back(path).map(|()| false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn what_took_the_name_of_a_file_keeps_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "sealed").unwrap();
+        let sealed = fs::metadata(&path).unwrap().ino();
+        let is_it = |found: &fs::Metadata| found.ino() == sealed;
+        let new = folder.path().join("new");
+        fs::write(&new, "newer!").unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert!(!remove(&path, is_it).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "newer!");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(remove(&path, |found| found.size() == 6).unwrap());
+        assert!(remove(&path, is_it).unwrap(), "it is gone");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_service_moved_aside_comes_back_unless_something_newer_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        put_back(&path).unwrap();
+        for (moved, wanted) in [("caught", "caught"), ("older", "caught")] {
+            fs::write(aside(&path), moved).unwrap();
+            put_back(&path).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), wanted);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+}
