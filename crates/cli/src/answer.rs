@@ -32,8 +32,15 @@ pub fn flag(request: &api::Request) -> Option<&'static str> {
         _ if is_out_of_reach(request) => Some("OUT OF REACH"),
         (true, _) => Some("LATE"),
         (false, true) => Some("AT RISK"),
-        (false, false) => None,
+        (false, false) => request.left_out.is_some().then_some("LEFT OUT"),
     }
+}
+
+/// Returns the bytes of a request without those that were left out of it.
+pub fn bytes_in(request: &api::Request) -> u64 {
+    let left_out = request.left_out.as_ref();
+    let left_out = left_out.map_or(0, |left_out| left_out.bytes);
+    request.bytes.saturating_sub(left_out)
 }
 
 /// Formats a row of an answer.
@@ -274,5 +281,18 @@ mod tests {
         ] {
             assert_eq!(exactly(usd), shown);
         }
+    }
+
+    #[test]
+    fn what_was_left_out_is_flagged_and_counts_no_bytes() {
+        let mut request = crate::watch::tests::request("released", false);
+        request.bytes = 10;
+        assert_eq!(flag(&request), None);
+        request.left_out = Some(api::LeftOut {
+            files: 1,
+            bytes: 4,
+            named: Vec::new(),
+        });
+        assert_eq!((flag(&request), bytes_in(&request)), (Some("LEFT OUT"), 6));
     }
 }

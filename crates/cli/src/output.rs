@@ -25,7 +25,7 @@ pub fn say(text: &str) {
 }
 
 /// Exit code with which shells report SIGPIPE: nobody reads the program's output any more.
-const NOBODY_READS: i32 = 141;
+pub const NOBODY_READS: u8 = 141;
 
 /// Prints a line. If that fails the program ends with a failure, because the output was lost.
 pub fn line(text: &str) {
@@ -75,7 +75,7 @@ fn write(text: &str) {
         .and_then(|()| out.flush());
     let Err(cause) = printed else { return };
     if cause.kind() == ErrorKind::BrokenPipe {
-        std::process::exit(NOBODY_READS);
+        std::process::exit(NOBODY_READS.into());
     }
     give_up(&cause)
 }

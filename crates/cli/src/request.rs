@@ -220,7 +220,7 @@ fn print_requests(requests: &[api::Request]) {
             request.id.clone(),
             format!("{}{flag}", request.state),
             safe.map_or_else(|| "-".to_owned(), |safe| format!("{safe} %")),
-            Bytes::new(request.bytes).to_string(),
+            Bytes::new(answer::bytes_in(request)).to_string(),
             request
                 .slack_s
                 .map_or_else(|| "-".to_owned(), moment::show_seconds),

@@ -203,7 +203,7 @@ pub(super) mod tests {
         assert!(outcome_of(&failed).is_ok());
     }
 
-    pub(super) fn request(state: &str, missed: bool) -> api::Request {
+    pub(crate) fn request(state: &str, missed: bool) -> api::Request {
         api::Request {
             id: "r1".into(),
             dataset: String::new(),

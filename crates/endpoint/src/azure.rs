@@ -206,6 +206,10 @@ impl RawStore for AzureClient {
         whole::store(self, key, what, content, condition).await
     }
 
+    async fn put_damaged(&self, key: &str) -> Result<()> {
+        whole::put_damaged(self, key).await
+    }
+
     async fn delete(&self, key: &str) -> Result<()> {
         let call = Call::new("DELETE", key, self.writing("remove", key));
         self.ask(call).await.map(|_| ())

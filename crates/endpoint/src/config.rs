@@ -18,7 +18,7 @@ use std::{
 
 use crate::{Error, ErrorKind, Result, new_word};
 
-pub(crate) use aws::{aws_address, aws_ca_bundle, aws_credential_process, aws_knows};
+pub(crate) use aws::{aws_address, aws_ca_bundle, aws_credential_process, aws_knows, aws_unknown};
 pub(crate) use azure::AzureSettings;
 pub(crate) use google::{google_emulator, google_key_file};
 pub(crate) use login::{Login, login_for, token_source};

@@ -267,6 +267,11 @@ pub trait Endpoint: Send + Sync {
     ) -> Boxed<'a, Result<()>> {
         Box::pin(async move { Err(self.read_only(path)) })
     }
+    /// Returns whether the store refuses bytes that have not the checksum they come with: it is sent
+    /// some. Only then a [`Reader::checksum`] is of what lies there.
+    fn refuses_damage(&self) -> Boxed<'_, bool> {
+        Box::pin(async { false })
+    }
     /// Starts or continues a large file.
     fn create<'a>(
         &'a self,

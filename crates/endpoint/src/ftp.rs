@@ -273,6 +273,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     removes: true,
     resumes: true,
     mtime_step_ns: Some(1_000_000_000),
+    mtime_secs: [0, i64::MAX],
     mtimes_listed: true,
     modes: true,
     directory_attributes: true,

@@ -12,6 +12,7 @@ mod client;
 mod connection;
 mod delete;
 mod departure;
+mod doubt;
 mod exchange;
 mod forward;
 mod gather;

@@ -227,6 +227,10 @@ impl RawStore for S3Client {
         object::store(self, key, what, content, condition).await
     }
 
+    async fn put_damaged(&self, key: &str) -> Result<()> {
+        held::put_damaged(self, key).await
+    }
+
     async fn delete(&self, key: &str) -> Result<()> {
         object::delete(self, key).await
     }

@@ -86,8 +86,8 @@ impl Endpoint for Site {
 
     fn open<'a>(&'a self, path: &'a [u8], entry: &'a Entry) -> Boxed<'a, Result<Arc<dyn Reader>>> {
         Box::pin(async {
-            let entry = self.pages.look_again(path, entry).await?;
-            Ok(self.pages.reader(path, entry))
+            let found = self.pages.open(path, entry).await?;
+            Ok(self.pages.reader(path, found))
         })
     }
 

@@ -70,22 +70,17 @@ pub async fn measure_writes(
     }
 }
 
-/// Checks that a place is no other name of one that is here: `is_here` looks for a name, and a file
-/// written there would appear here.
+/// Returns whether a directory of an endpoint is another name of one that is here: `is_here` looks
+/// for a name, and a file written there would appear here.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] if it is; errors of writing there.
-pub async fn refuse_same_place(
+/// The errors of writing there.
+pub async fn is_same_place(
     endpoint: &dyn Endpoint,
+    directory: &[u8],
     is_here: impl FnOnce(&[u8]) -> Result<bool>,
-) -> Result<()> {
-    if has_trial(endpoint, b"", async |name| is_here(name)).await? {
-        let shown = endpoint.show(b"");
-        return Err(Error::new(ErrorKind::Conflict, "release to", shown)
-            .cause("it is the source itself, under another name")
-            .hint("send it elsewhere"));
-    }
-    Ok(())
+) -> Result<bool> {
+    has_trial(endpoint, directory, async |name| is_here(name)).await
 }
 
 /// Returns whether the directory `place` of `one` is the directory `other` of another endpoint: a

@@ -38,6 +38,21 @@ pub fn leaving_name(name: &[u8]) -> Vec<u8> {
     partial_name(name, "leaving")
 }
 
+/// Part of the name of a file by which a place is known again.
+const MARK: &[u8] = b"posthaste-place";
+
+/// Makes the hidden name of a file by which a place is known again, equal for every `word`.
+#[must_use]
+pub fn mark_name(word: &str) -> Vec<u8> {
+    partial_name(MARK, word)
+}
+
+/// Returns whether a name is one of [`mark_name`].
+#[must_use]
+pub fn is_mark(name: &[u8]) -> bool {
+    is_unfinished(name) && name[1..].starts_with(MARK)
+}
+
 /// Returns the name of the unfinished copy of `name` that all copies of `spec` share, as they write
 /// the same bytes. It must not be truncated when it is opened: another may be about to give it its
 /// final name.
@@ -78,6 +93,7 @@ mod tests {
         assert!(name.len() <= 255 && is_unfinished(&name));
         assert_ne!(name, partial_name(&long, "file:/b"));
         assert!(!is_unfinished(b"results.posthaste-partial"));
+        assert!(is_mark(&mark_name("word")) && !is_mark(&name) && !is_mark(b"posthaste-place"));
         assert_ne!(new_word(), new_word());
     }
 }

@@ -15,6 +15,7 @@ mod redirect;
 mod status;
 mod text;
 pub(crate) mod tls;
+mod told;
 mod version;
 
 use std::{error::Error as StdError, path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
@@ -32,7 +33,7 @@ use hyper_util::{
 use tokio::time::timeout;
 
 pub(crate) use body::{Sent, next_step};
-pub(crate) use content::{check_coding, check_status};
+pub(crate) use content::{check_coding, check_status, is_page, refuse_login};
 pub(crate) use digest::{of_amazon, of_owncloud, told_adler32, told_sum};
 pub(crate) use pages::{Pages, WHOLE_BYTES_MAX};
 pub(crate) use place::{Call, Place};

@@ -212,7 +212,11 @@ impl Service {
             }),
             load_permille: load::permille(&self.load_from),
             store: self.backing.as_ref().map(Backing::name),
-            instance: Some(self.instance.clone()),
+            // After a loss as after a restart, services ask what is left.
+            instance: Some(match self.store.losses() {
+                0 => self.instance.clone(),
+                losses => format!("{}.{losses}", self.instance),
+            }),
         }
     }
 

@@ -147,6 +147,7 @@ pub(crate) struct Store {
     spaces: Mutex<KeptFile>,
     age: Age,
     unfinished: AtomicU64,
+    losses: AtomicU64,
     /// Changes whenever an upload begins.
     begun: watch::Sender<()>,
     /// Lock on the directory.
@@ -198,6 +199,7 @@ impl Store {
             spaces: Mutex::new(spaces),
             age: Age::open(dir, clock::unix_s())?,
             unfinished: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
             begun: watch::Sender::new(()),
             _lock: lock,
         })

@@ -15,6 +15,7 @@ mod left_out;
 mod listed;
 pub(crate) mod measure;
 pub(crate) mod onward;
+mod own;
 mod pace;
 mod places;
 mod release;

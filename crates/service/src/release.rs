@@ -2,6 +2,7 @@
 //! after the depots hold all that is needed to restore it.
 
 mod caught;
+mod directories;
 mod own;
 
 use std::{
@@ -27,6 +28,7 @@ use posthaste_types::{RequestId, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::{depots::Depots, driver::Arrival, store::Store};
+use directories::remove_directory;
 
 /// Stores the manifest at depots, then removes the source.
 ///
@@ -49,7 +51,7 @@ pub(crate) async fn release(
     // The list includes later omissions: omitted files stay.
     let list = tokio::task::block_in_place(|| store.list(request))?;
     let released = actor.blocking(move || {
-        read_again(&sealed, &list)?;
+        read_again(&sealed, &list).map_err(all_stays)?;
         remove(&sealed.seal().root, &list, keeps_root, backup)
     });
     released.await
@@ -81,6 +83,14 @@ fn read_again(sealed: &Sealed, list: &FileList) -> Result<()> {
         }
     }
     sealed.compare()
+}
+
+/// Says that a file keeps its whole source.
+fn all_stays(error: Error) -> Error {
+    let why = error.cause_text();
+    error.cause(format!(
+        "{why}; it lies in memory, where times don't show each change, so all of its source stays"
+    ))
 }
 
 /// Returns the fault of a release as the mind needs it: where a read would fail at the source, a
@@ -490,22 +500,6 @@ fn is_older(found: &fs::Metadata, made: Timestamp) -> bool {
     i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec()) <= made
 }
 
-/// Removes a directory unless it has new entries, which were never part of the dataset.
-fn remove_directory(path: &Path, shown: &str) -> Result<()> {
-    match fs::remove_dir(path) {
-        Ok(()) => Ok(()),
-        Err(cause)
-            if matches!(
-                cause.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
-            ) =>
-        {
-            Ok(())
-        }
-        Err(cause) => Err(Error::io("remove", shown, cause).at(Locus::Source)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -714,7 +708,12 @@ mod tests {
         let (first, whole) = (ChunkIndex::new(0), FragmentIndex::WHOLE);
         let (read, _) = sealed.fragment(first, whole).await.unwrap();
         assert_eq!(read.bytes, b"Contents"[..]);
-        let kind = || read_again(&sealed, &list).unwrap_err().kind();
+        let kind = || {
+            let error = all_stays(read_again(&sealed, &list).unwrap_err());
+            let said = error.to_string();
+            assert!(said.contains("so all of its source stays"), "{said}");
+            error.kind()
+        };
         assert_eq!(kind(), ErrorKind::Busy, "it is mapped");
         child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         let mut line = String::new();

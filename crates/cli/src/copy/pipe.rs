@@ -30,22 +30,23 @@ pub(super) enum Input {
     Pipe(PathBuf),
 }
 
-/// Returns the stream that the sources name, if any, or the file that is to become a stream: if
-/// standard output is redirected to a file without a name of its own.
+/// Returns the stream that the sources name, if any, or the file that is to become a stream on
+/// standard output.
 ///
 /// # Errors
-/// Returns a [`Failure`] if a stream is one of several sources, or a stream would go to standard
-/// output.
+/// Returns a [`Failure`] if a stream is one of several sources, or if something else than a stream or
+/// a file of this machine would go to standard output.
 pub(super) fn input(
     sources: &[OsString],
     destination: &OsString,
 ) -> Result<Option<Input>, Failure> {
-    if destination == "-" {
+    let goes_out = is_output(destination);
+    if goes_out && !matches!(sources, [source] if source == "-" || is_stream(source)) {
         return Err(Failure::usage(
-            "can't copy to standard output (name a file, or ./- for one of that name; a local file goes to /dev/stdout)",
+            "can't copy that to standard output: one local file or pipe goes there (copy it to a file first; write ./- for one of that name)",
         ));
     }
-    let is_read = |path: &Path| is_pipe(path) || path.is_file() && is_output_file(destination);
+    let is_read = |path: &Path| is_pipe(path) || goes_out;
     match sources {
         [source] if source == "-" => Ok(Some(Input::Standard)),
         [source] => {
@@ -67,6 +68,14 @@ pub(super) fn input(
     }
 }
 
+/// Returns whether a source is a pipe or a file of this machine.
+fn is_stream(source: &OsString) -> bool {
+    let Ok(Location::Local(path)) = Location::parse(source) else {
+        return false;
+    };
+    is_pipe(&path) || path.is_file()
+}
+
 fn is_pipe(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
@@ -83,7 +92,7 @@ pub(super) async fn run(arguments: &CopyArguments, input: Input) -> Outcome {
             shown_address(&arguments.destination)
         )));
     }
-    if is_output_file(&arguments.destination) {
+    if is_output(&arguments.destination) {
         return write_out(arguments, input).await;
     }
     let slot = Arc::new(CurrentScreen::default());
@@ -206,13 +215,10 @@ async fn opened(input: Input) -> Result<(File, String), Failure> {
     Ok((file, name))
 }
 
-/// Returns whether an address names standard output and standard output is a regular file. The copy
-/// then goes to the file's current position.
-fn is_output_file(destination: &OsString) -> bool {
-    let names = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
-    let found = rustix::fs::fstat(std::io::stdout());
+/// Returns whether an address names standard output. The copy then goes to where that stands.
+fn is_output(destination: &OsString) -> bool {
+    let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     names.iter().any(|name| destination == name)
-        && found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile)
 }
 
 /// Writes the stream to standard output.
@@ -232,12 +238,17 @@ async fn write_out(arguments: &CopyArguments, input: Input) -> Outcome {
     let written = tokio::task::spawn_blocking(move || {
         let mut out = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
         let bytes = std::io::copy(&mut file, &mut out)?;
-        // Some file systems say only then that a write failed.
-        out.sync_all()?;
+        if out.metadata()?.is_file() {
+            // Some file systems say only then that a write failed.
+            out.sync_all()?;
+        }
         posthaste_endpoint::posix::close(out)?;
         Ok(bytes)
     });
     let written: std::io::Result<u64> = written.await.map_err(anyhow::Error::from)?;
+    if matches!(&written, Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe) {
+        return Ok(ExitCode::from(crate::output::NOBODY_READS));
+    }
     let subject = format!("{name} to standard output");
     let bytes = written.map_err(|cause| Error::io("copy", subject, cause))?;
     if !arguments.quiet {

@@ -391,7 +391,10 @@ fn what_an_address_keeps_other_bytes_of_stays_on_depots() {
     let (id, request) = offload(&centre, to.to_str().unwrap());
     let on = onward(&request);
     let read = "what was read back is not what was written";
-    let ended = centre.wait_until(&on, |request| request.to_string().contains(read));
+    // What is tried next may have failed otherwise by the time of a look.
+    let is_found =
+        |request: &Value| request.to_string().contains(read) || centre.log().contains(read);
+    let ended = centre.wait_until(&on, is_found);
     assert_ne!(ended["state"], "arrived", "{ended}");
     let request = centre.wait_until(&id, is_state("released"));
     assert!(!centre.scratch("out").exists(), "{request}");

@@ -5,10 +5,10 @@ mod places;
 
 use crate::support::sources;
 
-use std::fs;
+use std::{collections::BTreeMap, fs, sync::Mutex};
 
 use crate::support::sources::{Centre, chunks, make_tree, picture, text};
-use posthaste_testbed::odd::{Files, Habits};
+use posthaste_testbed::odd::{Answer, Files, Habits, Server};
 use serde_json::Value;
 
 /// Starts a centre with results on scratch, and returns their content.
@@ -425,6 +425,66 @@ fn what_somebody_changed_there_is_noticed_before_scratch_lets_go() {
     assert_eq!(picture(&centre.scratch("out")), whole, "all of it stays");
     let said = "what is there is not what is on scratch";
     assert!(centre.log().contains(said), "{}", centre.log());
+}
+
+/// Starts a store that returns the checksum of each write, keeps other bytes of large ones, and
+/// gives them versions that say nothing.
+async fn careless_store() -> Server {
+    let objects = Mutex::new(BTreeMap::new());
+    Server::start(move |asked| {
+        let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
+        let mut objects = objects.lock().unwrap();
+        match &*asked.method {
+            "GET" if query.contains("list-type") => {
+                let none = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+                Answer::sized(200, "", none)
+            }
+            "PUT" => {
+                let mut told = format!("etag: \"version-{}\"\r\n", objects.len());
+                for (name, value) in &asked.headers {
+                    if name == "x-amz-checksum-crc64nvme" || name.starts_with("x-amz-meta-") {
+                        told += &format!("{name}: {value}\r\n");
+                    }
+                }
+                let mut bytes = asked.body.clone();
+                if let Some(byte) = bytes.get_mut(1 << 19) {
+                    *byte ^= 1;
+                }
+                objects.insert(path.to_owned(), (bytes, told.clone()));
+                Answer::sized(200, &told, "")
+            }
+            "DELETE" => {
+                objects.remove(path);
+                Answer::sized(204, "", "")
+            }
+            _ => match objects.get(path) {
+                Some((bytes, told)) => Answer::sized(200, told, &**bytes),
+                None => Answer::sized(404, "", "<Error><Code>NoSuchKey</Code></Error>"),
+            },
+        }
+    })
+    .await
+}
+
+// In docs/reference/edges.md: "other bytes are kept than were sent, and nothing but their own checksum is returned"
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_store_only_says_to_hold_is_read_before_scratch_lets_go() {
+    let store = careless_store().await;
+    tokio::task::block_in_place(|| {
+        let (centre, whole) = with_results("40M", 2);
+        centre.move_archive(&store.url());
+        let to = ["--to", "archive:results", "--deadline", "10m"];
+        let request = offload(&centre, &[&to[..], &["--release", "when-safe"]].concat());
+        let id = request["id"].as_str().unwrap();
+        let has_ended = |request: &Value| {
+            let is_released = request["state"] == "released";
+            is_released || request["stage_in"]["releases"] == false
+        };
+        let request = centre.wait_until(id, has_ended);
+        assert_eq!(picture(&centre.scratch("out")), whole, "{request}");
+        let said = "what is there is not what is on scratch";
+        assert!(centre.log().contains(said), "{}", centre.log());
+    });
 }
 
 #[test]

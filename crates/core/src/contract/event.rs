@@ -262,6 +262,8 @@ impl fmt::Display for Happening {
             Self::WayTaken { name } => write!(f, "takes the way {name}"),
             Self::Crowded => f.write_str("crowded"),
             Self::Unpinned => f.write_str("unpinned"),
+            // A directory that can't be entered has none either.
+            Self::LeftOut { bytes: Bytes::ZERO } => f.write_str("something left out"),
             Self::LeftOut { bytes } => write!(f, "a file left out, {bytes}"),
             Self::Paused => f.write_str("paused"),
             Self::Resumed => f.write_str("resumed"),

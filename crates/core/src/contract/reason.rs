@@ -1,6 +1,7 @@
 mod circuit;
 mod delivery;
 mod hope;
+mod unkept;
 mod words;
 
 use alloc::{string::String, vec::Vec};

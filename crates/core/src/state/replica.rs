@@ -65,6 +65,8 @@ record! {
         missing: u64,
         /// True if a chunk that lost fragments waits until it survives only one more loss.
         is_lazy: bool,
+        /// True if nobody but depots gives `left` any more: some of the source was removed.
+        is_left_for_good: bool,
         /// Fragments of a chunk that are enough for now; none if all of its code are wanted.
         enough: Option<u32>,
         /// Lanes that must hold a fragment of every chunk, as a mask.
@@ -123,6 +125,7 @@ impl Replica {
             safe: 0,
             missing: u64::from(chunks) * u64::from(spec.code.total()),
             is_lazy: false,
+            is_left_for_good: false,
             enough: None,
             pinned,
             holders: destinations,
@@ -132,12 +135,11 @@ impl Replica {
     /// Returns whether decoded bytes made a usable replica.
     pub(crate) fn is_sound(&self, lanes: usize) -> bool {
         let chunks = self.chunks as usize;
+        let known = [&self.damaged, &self.left];
         self.columns.len() == lanes
             && (self.pinned | self.holders) & !self.lanes() == 0
             && self.queues().iter().all(|set| set.fits(self.chunks))
-            && [&self.damaged, &self.left]
-                .iter()
-                .all(|set| set.fits(self.chunks))
+            && known.iter().all(|set| set.fits(self.chunks))
             && self
                 .columns
                 .iter()

@@ -631,6 +631,13 @@ fn a_destination_that_refuses_is_named_with_what_the_system_said() {
     let unkept =
         "its destination refuses: the mode of 3 and the modification time of 4 of its files";
     assert!(told.contains(unkept), "{told}");
+    for (modes, times, said) in [
+        (2, 0, "refuses: the mode of 2 of its"),
+        (0, 2, "refuses: the modification time of 2 of its"),
+    ] {
+        let told = Reason::NotKeptThere { modes, times }.to_string();
+        assert!(told.contains(said), "{told}");
+    }
     let lacks = "left out: can't write a:b: Invalid argument";
     assert!(told.contains(lacks), "{told}");
     assert_eq!(desk.view(R1).left_out, left_out);

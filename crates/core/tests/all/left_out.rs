@@ -23,6 +23,7 @@ struct Desk {
     mind: Mind,
     now: Timestamp,
     commands: Vec<Command>,
+    events: Vec<Event>,
     held: BTreeSet<Piece>,
 }
 
@@ -33,6 +34,7 @@ impl Desk {
             mind: Mind::new(Settings::default()),
             now: START,
             commands: Vec::new(),
+            events: Vec::new(),
             held: BTreeSet::new(),
         };
         let (capacity, rate_max) = (Bytes::mebi(4096), Some(ByteRate::new(10 << 20)));
@@ -80,6 +82,7 @@ impl Desk {
         });
         let asked: Vec<DepotId> = asked.collect();
         self.commands.extend(out.commands);
+        self.events.extend(out.events);
         // As they really are.
         asked
             .into_iter()
@@ -230,6 +233,9 @@ fn what_is_no_file_is_named_and_costs_no_chunk() {
         desk.give(Input::FileAtFault { request, file });
     }
     assert_eq!(desk.mind.request(REQUEST).unwrap().omissions.len(), 10);
+    let happened = desk.events.iter().map(ToString::to_string);
+    let told = "something left out: a source file can't be read: pipe 10";
+    assert!(happened.into_iter().any(|event| event == told));
     desk.store_below(CHUNKS);
     assert!(desk.is_released() && desk.renewed().is_empty());
 }
@@ -408,6 +414,47 @@ fn a_release_that_left_a_file_says_so_once_depots_lost_what_is_gone_there() {
     let told = desk.mind.explain(REQUEST).unwrap();
     let mut told = told.iter().map(|decision| decision.reason.to_string());
     assert!(told.any(|why| why == "a source file can't be removed: can't remove d/one"));
+}
+
+#[test]
+fn what_a_release_left_at_its_source_is_sent_again_where_depots_lost_it() {
+    let mut desk = Desk::new();
+    desk.store_below(CHUNKS);
+    assert!(desk.is_released());
+    let (request, fault) = (REQUEST, Fault::Unremovable);
+    desk.give(Input::SourceKept { request, fault });
+    let (free, rate_max) = (Bytes::mebi(4096), Some(ByteRate::new(10 << 20)));
+    for depot in [DEPOTS[0], DEPOTS[1]] {
+        desk.held.retain(|(at, ..)| *at != depot);
+        let fault = Fault::Unreachable;
+        desk.give(Input::DepotDown { depot, fault });
+        desk.give(Input::DepotUp {
+            depot,
+            free,
+            rate_max,
+        });
+        desk.take_inventory(depot);
+    }
+    let file = FileAtFault {
+        omission: Omission {
+            file: 1,
+            bytes: Bytes::mebi(2),
+            fault: Fault::SourceVanished,
+            what: "d/one is not there any more".to_owned(),
+        },
+        first: ChunkIndex::new(0),
+        last: ChunkIndex::new(1),
+        is_restored: false,
+    };
+    desk.give(Input::FileAtFault { request, file });
+    for piece in desk.take_sent(2) {
+        desk.take_back(piece);
+    }
+    assert_eq!(desk.take_sent(2), Vec::new(), "nobody can read them");
+    desk.store_below(CHUNKS);
+    let view = desk.mind.request(REQUEST).unwrap();
+    let found = (view.state, view.chunks_safe, view.chunks_out_of_reach);
+    assert_eq!(found, (RequestState::Moving, CHUNKS - 2, 2));
 }
 
 #[test]

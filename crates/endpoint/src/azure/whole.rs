@@ -106,6 +106,24 @@ pub(super) async fn store(
     }
 }
 
+/// Sends a small blob with the checksum of other bytes, which a service that compares nothing takes.
+pub(super) async fn put_damaged(client: &AzureClient, key: &str) -> Result<()> {
+    let call = || {
+        Call::new("PUT", key, client.writing("try", key))
+            .header("x-ms-blob-type", "BlockBlob")
+            .body(Sent::payload(vec![Bytes::from_static(b"posthaste")]))
+    };
+    let summed = call().header(BODY_SUM, show_sum(Checksum::of(b"other")));
+    let stored = match client.store(summed).await {
+        Err(error) if has_code(&error, UNKNOWN_FEATURE) => {
+            let md5 = md5_of(&[Bytes::from_static(b"other")]);
+            client.store(call().header("content-md5", md5)).await
+        }
+        stored => stored,
+    };
+    stored.map(|_| ())
+}
+
 /// Removes a blob of other bytes than were sent, which by its size and time would be the file, and
 /// returns the error.
 async fn differs(client: &AzureClient, key: &str, answer: &HeaderMap) -> Error {

@@ -78,6 +78,11 @@ pub(crate) fn aws_knows(name: &str) -> bool {
     aws_settings(name).is_some()
 }
 
+/// Returns the profile that `AWS_PROFILE` names if `~/.aws` does not know it.
+pub(crate) fn aws_unknown() -> Option<String> {
+    variable("AWS_PROFILE").filter(|name| !aws_knows(name))
+}
+
 fn config() -> Option<String> {
     read("AWS_CONFIG_FILE", "config")
 }

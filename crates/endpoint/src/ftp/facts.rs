@@ -5,7 +5,7 @@ use crate::{
     endpoint::{Entry, Kind},
 };
 
-use super::reply::Reply;
+use super::{CAPABILITIES, reply::Reply};
 
 /// Features that a server announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -135,9 +135,17 @@ fn time_of(text: &str) -> Option<FileTime> {
     )
 }
 
+/// Returns whether a time is one that many servers don't take: it is set to the first that they do.
+pub(super) fn is_early(time: FileTime) -> bool {
+    let [first, _] = CAPABILITIES.mtime_secs;
+    time.secs < first
+}
+
 /// Writes a time, to the second: every server accepts that.
 pub(super) fn show_time(time: FileTime) -> String {
-    let (days, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
+    let [first, _] = CAPABILITIES.mtime_secs;
+    let secs = time.secs.max(first);
+    let (days, second) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
     let [year, month, day] = dates::civil_from_days(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")

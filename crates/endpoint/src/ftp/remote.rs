@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    facts::{Features, Told, show_time, told_of},
+    facts::{Features, Told, is_early, show_time, told_of},
     host::Host,
     pool::{Lease, Pool},
     reply::Reply,
@@ -216,9 +216,10 @@ impl Remote {
     /// Returns the commands for a path's time and mode; mode first, as it may count as a change.
     fn dresses(&self, full: &[u8], mode: Option<u32>, mtime: Option<FileTime>) -> Vec<Vec<u8>> {
         let (modes, times) = (self.sets_modes.load(Relaxed), self.sets_times.load(Relaxed));
+        let is_lost = mtime.is_some_and(|mtime| !times || is_early(mtime));
         self.note(Unkept {
             modes: (mode.is_some() && self.features.modes && !modes).into(),
-            times: (mtime.is_some() && self.features.set_time && !times).into(),
+            times: (is_lost && self.features.set_time).into(),
         });
         let mode = mode.filter(|_| modes);
         let mode = mode.map(|mode| format!("{CHMOD} {:03o}", mode & 0o7777));

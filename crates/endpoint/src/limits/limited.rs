@@ -124,6 +124,13 @@ impl Endpoint for Limited {
         })
     }
 
+    fn refuses_damage(&self) -> Boxed<'_, bool> {
+        Box::pin(async {
+            let _place = self.limits.enter().await;
+            self.inner.refuses_damage().await
+        })
+    }
+
     fn put<'a>(
         &'a self,
         path: &'a [u8],

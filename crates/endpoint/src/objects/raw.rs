@@ -75,6 +75,12 @@ pub(crate) trait RawStore: Send + Sync + Sized + 'static {
         condition: Option<&Condition>,
     ) -> impl Future<Output = Result<()>> + Send;
 
+    /// Sends a small object with the checksum of other bytes.
+    fn put_damaged(&self, key: &str) -> impl Future<Output = Result<()>> + Send {
+        let unknown = unsupported("compare", self.show(key));
+        async move { Err(unknown) }
+    }
+
     /// Removes an object.
     fn delete(&self, key: &str) -> impl Future<Output = Result<()>> + Send;
 

@@ -23,6 +23,7 @@ use crate::{
     },
     limits::Limits,
     posix::DraftRules,
+    unfinished::trial_name,
 };
 
 /// Bucket, and a key or prefix in it.
@@ -305,6 +306,22 @@ impl<S: RawStore> Endpoint for Objects<S> {
         sum: Checksum,
     ) -> Boxed<'a, Result<()>> {
         Box::pin(self.write(path, spec, (data, sum), None))
+    }
+
+    fn refuses_damage(&self) -> Boxed<'_, bool> {
+        Box::pin(async {
+            let Ok(key) = self.key(&trial_name(b"sum")) else {
+                return false;
+            };
+            match self.store.put_damaged(&key).await {
+                Err(error) => error.kind() == ErrorKind::Corrupt,
+                Ok(()) => {
+                    // It is hidden, and its name says whose it is.
+                    let _ = self.store.delete(&key).await;
+                    false
+                }
+            }
+        })
     }
 
     fn put_if<'a>(

@@ -235,6 +235,21 @@ pub fn parse_from(query: Option<&str>) -> Option<((ChunkIndex, FragmentIndex), b
     Some((from, proves))
 }
 
+/// Word in the query of an inventory before the fragment that came wrong.
+const DOUBT: &str = "doubt=";
+
+/// Returns the query of an inventory that has one fragment read, which came wrong.
+#[must_use]
+pub fn show_doubt((chunk, fragment): (ChunkIndex, FragmentIndex)) -> String {
+    format!("{DOUBT}{}.{}", chunk.get(), fragment.get())
+}
+
+/// Parses the output of [`show_doubt`]. `None` if it is not such a query.
+#[must_use]
+pub fn parse_doubt(query: Option<&str>) -> Option<(ChunkIndex, FragmentIndex)> {
+    parse_position(query?.strip_prefix(DOUBT)?)
+}
+
 /// Parses the query of a removal: the digest of what stays. `None` if it is not such a query.
 #[must_use]
 pub fn parse_unless(query: Option<&str>) -> Option<Digest> {

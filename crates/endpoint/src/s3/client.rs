@@ -23,7 +23,7 @@ use super::{
     wire::{Refusal, encode, root_of},
 };
 use crate::{
-    Error, ErrorKind, Locus, Pass, Result, Status,
+    Error, ErrorKind, Locus, Pass, Result, Status, config,
     web::{About, STALLED_AFTER, Sent, Web, read_refusal, read_whole},
 };
 
@@ -428,10 +428,13 @@ async fn sign(
     about: &About,
 ) -> Result<()> {
     signer.sign(head, lifetime).await.map_err(|cause| {
-        let cause = cause.to_string();
+        let cause = match config::aws_unknown() {
+            Some(name) => format!("~/.aws knows no profile `{name}`, which AWS_PROFILE names"),
+            None => first_line(&cause.to_string()).to_owned(),
+        };
         about
             .fail(ErrorKind::Unauthenticated)
-            .cause(format!("no usable credentials: {}", first_line(&cause)))
+            .cause(format!("no usable credentials: {cause}"))
             .hint(
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or --profile; a public bucket is read \
                  with --no-sign-request, or anonymous = true in a profile",

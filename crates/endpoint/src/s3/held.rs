@@ -7,12 +7,14 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{HeaderMap, Method};
 
 use super::{
     client::{Call, S3Client},
     headers::{md5_from_hex, md5_in},
+    wire::CHECKSUM,
 };
 use crate::{
     Checksum, Error, ErrorKind, Locus, Result, Status, Summer,
@@ -102,6 +104,15 @@ pub(super) async fn prove(
         // It may be right, which nothing shows.
         Err(_) => Err(other_bytes(client, key, Removed::Stays(etag))),
     }
+}
+
+/// Sends a small object with the checksum of other bytes, which a store that compares nothing takes.
+pub(super) async fn put_damaged(client: &S3Client, key: &str) -> Result<()> {
+    let call = Call::new(Method::PUT, key, "try")
+        .header(CHECKSUM, Checksum::of(b"other").to_base64())
+        .payload(vec![Bytes::from_static(b"posthaste")])
+        .at(Locus::Destination);
+    client.ask(call).await.map(|_| ())
 }
 
 /// Removes an object of other bytes that was just written, and returns the error.

@@ -12,7 +12,9 @@ use crate::{
     ErrorKind, Locus, Result, dates,
     endpoint::{Boxed, Entry, FileTime, Kind, Listing, join},
     objects::listed_size,
-    web::{Call, Pages, check_coding, check_status, decode, read_whole, text_of},
+    web::{
+        Call, Pages, check_coding, check_status, decode, is_page, read_whole, refuse_login, text_of,
+    },
 };
 
 /// Files asked for at once: a page of links has names only.
@@ -57,14 +59,19 @@ impl SiteListing {
         }
         check_status(&answer.response, &about)?;
         check_coding(answer.response.headers(), b"", &about)?;
+        let headers = answer.response.headers();
+        let kind = text_of(headers, "content-type").unwrap_or_default();
+        let (is_json, is_page) = (kind.starts_with("application/json"), is_page(headers));
+        let login = refuse_login(&answer, &about);
         let (head, body) = answer.response.into_parts();
-        let kind = text_of(&head.headers, "content-type").unwrap_or_default();
-        let is_json = kind.starts_with("application/json");
-        let is_page = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
         let has_end = ["content-length", "transfer-encoding"]
             .iter()
             .any(|name| head.headers.contains_key(*name));
         let text = read_whole(body, &about).await?;
+        // What people name may be another address of the list.
+        if is_page && (!path.is_empty() || asks_for_password(&text)) {
+            login.map_err(|error| error.with("directory", true))?;
+        }
         let entries = if is_json {
             lines_of(&text)
         } else if is_page {
@@ -193,6 +200,12 @@ fn unmarked(text: &str) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Returns whether a page has a field for a password.
+fn asks_for_password(page: &[u8]) -> bool {
+    let page = String::from_utf8_lossy(page).to_ascii_lowercase();
+    page.replace(['"', '\''], "").contains("type=password")
 }
 
 /// Returns whether a page lacks its end. A document that never began as a page may end where its

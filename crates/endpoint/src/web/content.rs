@@ -2,8 +2,12 @@
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use super::{About, refused};
-use crate::{Error, ErrorKind, Result};
+use super::{
+    About,
+    place::{Answer, Place},
+    refused, text_of,
+};
+use crate::{Error, ErrorKind, Result, endpoint::base_name};
 
 /// Codings, and name endings of files stored in them: servers state the coding of `x.tar.gz` beside
 /// bytes that are just those of the file.
@@ -66,6 +70,60 @@ pub(crate) fn check_status<B>(answer: &Response<B>, about: &About) -> Result<()>
         (kind, hint),
         cause,
     ))
+}
+
+/// Ends of names of pages, and of programs that make pages.
+const PAGES: [&str; 8] = ["html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp"];
+
+/// Refuses a page that came for the file at `path`, from an address of another name: a server that
+/// wants to know who asks sends on to its login. What people name themselves may be a page if its
+/// name does not say what it is.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`].
+pub(super) fn refuse_page(
+    place: &Place,
+    path: &[u8],
+    answer: &Answer,
+    about: &About,
+) -> Result<()> {
+    let full = place.full(path);
+    let name = base_name(&full);
+    let dot = name.iter().rposition(|byte| *byte == b'.');
+    let end = dot.map_or(&b""[..], |dot| &name[dot + 1..]);
+    let says_page = |known: &&str| known.as_bytes().eq_ignore_ascii_case(end);
+    let may_be_page = place.is_folder(path) || path.is_empty() && end.is_empty();
+    let is_other = !may_be_page && !PAGES.iter().any(says_page);
+    let response = &answer.response;
+    match is_other && response.status().is_success() && is_page(response.headers()) {
+        true => refuse_login(answer, about),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a page from an address of another name than was asked for.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`].
+pub(crate) fn refuse_login(answer: &Answer, about: &About) -> Result<()> {
+    if !answer.is_renamed {
+        return Ok(());
+    }
+    let host = answer.from.host().unwrap_or_default();
+    let cause = format!(
+        "it leads to a page, probably a login: {host}{}",
+        answer.from.path()
+    );
+    Err(about
+        .fail(ErrorKind::PermissionDenied)
+        .cause(cause)
+        .hint("check the credentials, see docs/reference/profiles.md"))
+}
+
+/// Returns whether a body is a page of HTML.
+pub(crate) fn is_page(headers: &HeaderMap) -> bool {
+    let kind = text_of(headers, "content-type").unwrap_or_default();
+    kind.starts_with("text/html") || kind.starts_with("application/xhtml")
 }
 
 /// Refuses a body that was compressed without a request to. A file whose name says so is stored

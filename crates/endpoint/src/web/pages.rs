@@ -14,9 +14,14 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::{
-    About, Call, OneVersion, Place, Rest, check_coding, check_status, content_length, cut, drain,
-    exactly, is_strong, quoted, range::size_behind, stream, text_of, told_sum,
-    version::shows_changes,
+    About, Call, OneVersion, Place, Rest, check_coding, check_status,
+    content::refuse_page,
+    content_length, cut, drain, exactly,
+    range::size_behind,
+    stream, text_of,
+    told::Told,
+    told_sum,
+    version::{is_same, is_shown, shows_changes, tells_as_much},
 };
 use crate::{
     Checksum, Error, ErrorKind, Result, Status, StoredSum, Summer, dates,
@@ -40,6 +45,7 @@ const NO_RANGES: u8 = 2;
 pub(crate) struct Pages {
     pub place: Place,
     ranges: AtomicU8,
+    told: Told,
 }
 
 impl Pages {
@@ -47,6 +53,7 @@ impl Pages {
         Self {
             place,
             ranges: AtomicU8::new(UNKNOWN),
+            told: Told::default(),
         }
     }
 
@@ -87,7 +94,23 @@ impl Pages {
     }
 
     pub(crate) async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
-        Ok(self.find(path).await?.map(|found| found.entry))
+        let found = self.find(path).await?;
+        let entry = found.as_ref().map(|found| found.entry.clone());
+        if let Some(found) = found.filter(|found| found.entry.size > WHOLE_BYTES_MAX) {
+            self.told.keep(path, found);
+        }
+        Ok(entry)
+    }
+
+    /// Looks at a file that is about to be opened, unless that was just done.
+    ///
+    /// # Errors
+    /// Errors of [`Self::look_again`].
+    pub(crate) async fn open(&self, path: &[u8], listed: &Entry) -> Result<Found> {
+        match self.told.take(path, listed) {
+            Some(found) => Ok(found),
+            None => self.look_again(path, listed).await,
+        }
     }
 
     async fn find(&self, path: &[u8]) -> Result<Option<Found>> {
@@ -99,6 +122,7 @@ impl Pages {
             .send(call.header("accept-encoding", "identity"))
             .await?;
         let is_folder = self.place.full(path).is_empty() || self.place.is_folder(path);
+        refuse_page(&self.place, path, &answer, &about)?;
         let (head, body) = answer.response.into_parts();
         drain(body).await;
         match head.status.as_u16() {
@@ -124,6 +148,7 @@ impl Pages {
             .header("accept-encoding", "identity")
             .header("range", "bytes=0-0");
         let answer = self.place.send(call).await?;
+        refuse_page(&self.place, path, &answer, about)?;
         let response = answer.response;
         let is_folder = self.place.is_folder(path) && response.status().is_success();
         if answer.is_directory || is_folder {
@@ -201,7 +226,9 @@ impl Pages {
     /// Requests bytes of a file.
     async fn content(&self, call: Call, path: &[u8]) -> Result<Response<Incoming>> {
         let about = call.about.clone();
-        let response = self.place.ask(call).await?;
+        let answer = self.place.send(call).await?;
+        refuse_page(&self.place, path, &answer, &about)?;
+        let response = self.place.success(answer, &about).await?;
         check_status(&response, &about)?;
         check_coding(response.headers(), &self.place.full(path), &about)?;
         Ok(response)
@@ -298,49 +325,6 @@ fn conditional(call: Call, entry: &Entry) -> Call {
         (_, Some(mtime)) => call.header("if-unmodified-since", dates::show_http(mtime)),
         (_, None) => call,
     }
-}
-
-/// Returns whether an answer is about the version that `entry` describes, as far as both tell.
-fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
-    let version = text_of(headers, "etag");
-    let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
-    let has_time = match (entry.mtime, mtime) {
-        (Some(wanted), Some(found)) => wanted.secs == found.secs,
-        (None, _) | (_, None) => true,
-    };
-    match (&entry.version, version) {
-        (Some(wanted), Some(found)) => {
-            // A weak one stays when bytes change that matter little to a reader.
-            quoted(wanted) == quoted(found) && (has_time || !quoted(found).starts_with("W/"))
-        }
-        (None, _) | (_, None) => has_time,
-    }
-}
-
-/// Returns whether an answer with a part names the version and the time by which the file was known
-/// when it was opened: what is not told may have changed. Beside a strong version the time is not
-/// needed, but it must not be another.
-fn tells_as_much(headers: &HeaderMap, entry: &Entry) -> bool {
-    let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
-    let version = text_of(headers, "etag").filter(|version| is_strong(version));
-    let tells_version = entry.version.is_none() || text_of(headers, "etag").is_some();
-    let tells_time = match (entry.mtime, mtime) {
-        (Some(wanted), Some(found)) => wanted.secs == found.secs,
-        (Some(_), None) => version.is_some(),
-        (None, _) => true,
-    };
-    tells_version && tells_time
-}
-
-/// Returns whether an answer that passed [`is_same`] says enough to show it: the version or the
-/// time, and the size.
-fn is_shown(status: StatusCode, headers: &HeaderMap, entry: &Entry) -> bool {
-    let tells = |name| text_of(headers, name).is_some();
-    // A weak version shows nothing about bytes (RFC 9110, section 8.8.1).
-    let has_version = entry.version.as_deref().is_some_and(is_strong) && tells("etag");
-    let has_time = entry.mtime.is_some() && tells("last-modified");
-    let has_size = status != StatusCode::PARTIAL_CONTENT || size_behind(headers).is_some();
-    (has_version || has_time) && has_size
 }
 
 fn changed(about: &About) -> Error {

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use super::{
     About, STALLED_AFTER, Sent, Web,
     bearer::Bearer,
-    drain, encode,
+    decode, drain, encode,
     gate::Gate,
     kind_of_status, read_refusal,
     redirect::{is_same_origin, is_trusted, next_of},
@@ -99,11 +99,12 @@ impl Call {
 }
 
 /// A server's answer, the address that gave it, and whether the server redirected from `name` to
-/// `name/`.
+/// `name/`, or to another name.
 pub(crate) struct Answer {
     pub response: Response<Incoming>,
     pub from: Uri,
     pub is_directory: bool,
+    pub is_renamed: bool,
 }
 
 impl Place {
@@ -258,10 +259,13 @@ impl Place {
             }
             let Some(next) = next else {
                 let is_directory = uri.path().strip_suffix('/') == Some(&*start);
+                let name_in = |path: &str| decode(path.trim_end_matches('/').rsplit('/').next()?);
+                let is_renamed = name_in(uri.path()) != name_in(&start);
                 return Ok(Answer {
                     response,
                     from: uri,
                     is_directory,
+                    is_renamed,
                 });
             };
             drain(response.into_body()).await;
@@ -358,11 +362,23 @@ impl Place {
     /// The server's refusal, by its status.
     pub(crate) async fn ask(&self, call: Call) -> Result<Response<Incoming>> {
         let about = call.about.clone();
-        let response = self.send(call).await?.response;
-        if response.status().is_success() {
-            return Ok(response);
+        let answer = self.send(call).await?;
+        self.success(answer, &about).await
+    }
+
+    /// Returns an answer that means success.
+    ///
+    /// # Errors
+    /// The server's refusal, by its status.
+    pub(crate) async fn success(
+        &self,
+        answer: Answer,
+        about: &About,
+    ) -> Result<Response<Incoming>> {
+        match answer.response.status().is_success() {
+            true => Ok(answer.response),
+            false => Err(self.refusal(answer.response, about).await),
         }
-        Err(self.refusal(response, &about).await)
     }
 
     /// Returns the error that an answer means.

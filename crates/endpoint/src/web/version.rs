@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
-use super::text_of;
+use super::{quoted, range::size_behind, text_of};
 use crate::{ErrorKind, Result, clock, dates, endpoint::Entry};
 
 /// Knowledge whether separate answers with parts of a file are of one version.
@@ -50,6 +50,49 @@ pub(super) fn shows_changes(headers: &HeaderMap, entry: &Entry) -> bool {
         Some(mtime) => mtime.is_settled(now),
         None => entry.version.as_deref().is_some_and(is_strong),
     }
+}
+
+/// Returns whether an answer is about the version that `entry` describes, as far as both tell.
+pub(super) fn is_same(headers: &HeaderMap, entry: &Entry) -> bool {
+    let version = text_of(headers, "etag");
+    let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
+    let has_time = match (entry.mtime, mtime) {
+        (Some(wanted), Some(found)) => wanted.secs == found.secs,
+        (None, _) | (_, None) => true,
+    };
+    match (&entry.version, version) {
+        (Some(wanted), Some(found)) => {
+            // A weak one stays when bytes change that matter little to a reader.
+            quoted(wanted) == quoted(found) && (has_time || !quoted(found).starts_with("W/"))
+        }
+        (None, _) | (_, None) => has_time,
+    }
+}
+
+/// Returns whether an answer with a part names the version and the time by which the file was known
+/// when it was opened: what is not told may have changed. Beside a strong version the time is not
+/// needed, but it must not be another.
+pub(super) fn tells_as_much(headers: &HeaderMap, entry: &Entry) -> bool {
+    let mtime = text_of(headers, "last-modified").and_then(dates::parse_http);
+    let version = text_of(headers, "etag").filter(|version| is_strong(version));
+    let tells_version = entry.version.is_none() || text_of(headers, "etag").is_some();
+    let tells_time = match (entry.mtime, mtime) {
+        (Some(wanted), Some(found)) => wanted.secs == found.secs,
+        (Some(_), None) => version.is_some(),
+        (None, _) => true,
+    };
+    tells_version && tells_time
+}
+
+/// Returns whether an answer that passed [`is_same`] says enough to show it: the version or the
+/// time, and the size.
+pub(super) fn is_shown(status: StatusCode, headers: &HeaderMap, entry: &Entry) -> bool {
+    let tells = |name| text_of(headers, name).is_some();
+    // A weak version shows nothing about bytes (RFC 9110, section 8.8.1).
+    let has_version = entry.version.as_deref().is_some_and(is_strong) && tells("etag");
+    let has_time = entry.mtime.is_some() && tells("last-modified");
+    let has_size = status != StatusCode::PARTIAL_CONTENT || size_behind(headers).is_some();
+    (has_version || has_time) && has_size
 }
 
 #[cfg(test)]

@@ -53,10 +53,9 @@ const TRANSFERS_MAX: usize = 256;
 /// Refused files after which a destination counts as refusing all, if none has arrived.
 const DENIALS_MAX: u64 = 16;
 
-/// Files for which a server refuses the credentials, one after the other, after which it counts as
-/// refusing them for all: fewer than accounts are locked after, if nothing has arrived, and a few
-/// more if they were good for something.
-const UNKNOWN_MAX: [u64; 2] = [3, DENIALS_MAX];
+/// Files for which a server refuses the credentials after which it counts as refusing them for all,
+/// if they were good for nothing: fewer than accounts are locked after.
+const UNKNOWN_MAX: u64 = 3;
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -64,9 +63,8 @@ struct Tally {
     /// First object that may not be written at the destination.
     denied: Option<Error>,
     denials: u64,
-    /// Files for which the source refused the credentials since the last that arrived, and how many
-    /// had.
-    unknown: (u64, u64),
+    /// Files for which the source refused the credentials.
+    unknown: u64,
     links_refused: u64,
     last_error: Option<String>,
     last_code: Option<&'static str>,
@@ -200,17 +198,12 @@ impl Shared {
         }
     }
 
-    /// Returns whether credentials that a source refuses for one file may be good for others: few
-    /// were refused since the last one arrived.
+    /// Returns whether credentials that a source refuses for one file may be good for others: they
+    /// were good for some, or few were refused.
     fn was_known(&self) -> bool {
-        let arrived = self.progress.figures().files;
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        let (refused, before) = &mut tally.unknown;
-        if *before != arrived {
-            (*refused, *before) = (0, arrived);
-        }
-        *refused += 1;
-        *refused <= UNKNOWN_MAX[usize::from(arrived > 0)]
+        tally.unknown += 1;
+        tally.unknown <= UNKNOWN_MAX || self.has_arrived()
     }
 
     /// Returns whether anything is at the destination as it should be.
@@ -486,4 +479,28 @@ fn local_lanes(options: &Options) -> usize {
     };
     let cores = || std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     asked.unwrap_or_else(cores).clamp(1, TRANSFERS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_endpoint::posix::{DraftRules, Posix};
+
+    use super::{super::written::tests::options, *};
+
+    #[test]
+    fn credentials_end_a_copy_only_if_they_were_good_for_nothing() {
+        for (arrived, left_out) in [(0, UNKNOWN_MAX), (1, 50)] {
+            let rules = DraftRules::default();
+            let place = Place::remote(Arc::new(Posix::new("there", rules)));
+            let shared = Shared::new(place, options(rules, None), Arc::default());
+            (0..arrived).for_each(|_| shared.progress.was_unchanged(1));
+            for _ in 0..50 {
+                let refused = Error::new(ErrorKind::Unauthenticated, "read", "https://h/t/x");
+                shared.failed(refused.with("status", 401).at(Locus::Source));
+            }
+            let ending = shared.ending();
+            assert_eq!(ending.left_out, left_out);
+            assert_eq!(ending.fatal.is_some(), arrived == 0);
+        }
+    }
 }

@@ -78,7 +78,7 @@ fn mark(path: &[u8]) -> Mark {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{collections::BTreeMap, fs, sync::Arc, time::SystemTime};
 
     use posthaste_endpoint::posix::{DraftRules, Posix};
@@ -110,13 +110,9 @@ mod tests {
         assert!(written.has(b"a/b") && written.has(b"a/c"));
     }
 
-    /// Copies the tree at `from` to a destination where nothing may be replaced.
-    async fn copied(from: &Path, to: &Path, is_local: bool, written: &Arc<Written>) -> Ending {
-        let rules = DraftRules {
-            replaces: false,
-            ..DraftRules::default()
-        };
-        let options = Options {
+    /// Returns the options of a plain copy.
+    pub fn options(rules: DraftRules, written: Option<Arc<Written>>) -> Options {
+        Options {
             filter: Filter::default(),
             method: Method::Auto,
             history: BTreeMap::new(),
@@ -130,12 +126,21 @@ mod tests {
             dry_run: false,
             continues: true,
             has_begun: false,
-            written: Some(Arc::clone(written)),
+            written,
             transfer_max: None,
             duration_max: None,
             help: None,
             on_notice: Arc::new(|_| {}),
+        }
+    }
+
+    /// Copies the tree at `from` to a destination where nothing may be replaced.
+    async fn copied(from: &Path, to: &Path, is_local: bool, written: &Arc<Written>) -> Ending {
+        let rules = DraftRules {
+            replaces: false,
+            ..DraftRules::default()
         };
+        let options = options(rules, Some(Arc::clone(written)));
         let end = |path: &Path| {
             let files = Posix::new(path, rules);
             match is_local {

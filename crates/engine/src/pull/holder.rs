@@ -125,15 +125,23 @@ impl Source {
             sleep_until(until).await;
         }
         // The semaphore is never closed.
-        let _lane = self.lanes.acquire().await.ok();
+        let lane = self.lanes.acquire().await.ok();
         let start = Instant::now();
         let result = self
             .client
             .get_fragment(dataset, chunk, fragment, expected)
             .await;
+        drop(lane);
         match &result {
             Ok(_) => self.on_success(bytes, start.elapsed()),
             Err(error) => self.on_failure(error.kind()),
+        }
+        if result
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::Corrupt)
+        {
+            // It may be too old for that, or away by now.
+            let _ = self.client.doubt(dataset, chunk, fragment).await;
         }
         result
     }

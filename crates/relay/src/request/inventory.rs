@@ -17,6 +17,15 @@ impl Service {
         dataset: DatasetId,
         query: Option<&str>,
     ) -> Result<Response<Body>, Refusal> {
+        if let Some(wrong) = wire::parse_doubt(query) {
+            let store = Arc::clone(&self.store);
+            let look = move || {
+                store.doubt(&dataset, wrong);
+                Ok(())
+            };
+            blocking(look).await?;
+            return Ok(Response::new(full(Vec::new())));
+        }
         let (from, proves) = wire::parse_from(query).ok_or_else(|| {
             let what = "the query is not from=CHUNK.FRAGMENT or proof";
             Refusal::new(ErrorKind::Invalid, what)

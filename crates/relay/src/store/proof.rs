@@ -7,6 +7,7 @@ use std::{
     fs::File,
     io::{self, Read},
     os::unix::fs::MetadataExt,
+    sync::atomic::Ordering::Relaxed,
 };
 
 use posthaste_endpoint::{
@@ -77,6 +78,31 @@ impl Store {
             self.lose(dataset, &lost);
         }
         (held, next)
+    }
+
+    /// Reads a fragment that somebody got wrong. If it is wrong here, it is held no more, and counts
+    /// as a loss. Blocking.
+    pub(crate) fn doubt(
+        &self,
+        dataset: &DatasetId,
+        (chunk, fragment): (ChunkIndex, FragmentIndex),
+    ) {
+        let object = Object::Fragment(chunk, fragment);
+        let Some(stored) = self.find(dataset, object) else {
+            return;
+        };
+        if let Some(holding) = self.index().datasets.get_mut(dataset) {
+            holding.proven.remove(&object);
+        }
+        if let Found::Wrong = self.look_into(dataset, object, &stored, &mut 0) {
+            self.lose(dataset, &[(object, stored)]);
+            self.losses.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Returns the number of fragments that were found wrong because somebody got them so.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Relaxed)
     }
 
     fn look_into(

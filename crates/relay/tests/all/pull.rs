@@ -174,11 +174,18 @@ async fn damaged_fragments_are_noticed_and_rebuilt() {
     })
     .await;
     scene.damage(0, 5);
+    let ticket = scene.ticket().await;
+    let (client, dataset) = (&ticket.holders[0].client, ticket.manifest.dataset);
+    let before = client.status().await.unwrap().instance;
+    let held = client.inventory(&dataset).await.unwrap().len();
     let report = scene.pull().await;
     assert!(
         report.corrupt_fragments > 0 && report.corrupt_fragments <= 5,
         "{report:?}"
     );
+    // The depot was told, and tells its services.
+    assert!(client.inventory(&dataset).await.unwrap().len() < held);
+    assert_ne!(client.status().await.unwrap().instance, before);
     assert_eq!(report.depots_lost, 0);
 }
 

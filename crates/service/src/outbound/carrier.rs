@@ -27,10 +27,11 @@ use super::{
     goes_out, left_out,
     listed::{Item, Listed},
     locked, onward,
+    own::refuse_own,
     pace::{LOOK_EVERY, Pace},
     submit,
     verdict::{Losses, judge},
-    verify::{look_for, refuse_mounted, verify},
+    verify::{look_for, verify},
     whole_chunks,
 };
 use crate::{
@@ -368,15 +369,18 @@ impl Carrier {
     /// it since.
     ///
     /// # Errors
-    /// Errors of [`verify`].
+    /// Errors of [`refuse_own`] and [`verify`].
     pub(super) async fn verify(&self) -> Result<()> {
         let destination = submit::open(&self.record, &self.behalf).await?;
         let list = tokio::task::block_in_place(|| self.store.list(self.record.id))?;
         let root = PathBuf::from(OsStr::from_bytes(&self.record.source));
-        if let Ok(Location::Local(there)) = Location::parse(OsStr::new(&self.record.destination)) {
-            let look = || refuse_mounted(&there, &root, &list);
-            tokio::task::block_in_place(|| self.behalf.actor().run(look))?;
-        }
+        refuse_own(
+            destination.as_ref(),
+            &self.record,
+            &self.behalf,
+            (&root, &list),
+        )
+        .await?;
         verify(destination.as_ref(), &self.behalf, &root, &list).await
     }
 

@@ -1,18 +1,11 @@
 //! Compares the files at an address with those on scratch, before scratch releases them.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    io::{self, Read},
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::Path,
-};
+use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use posthaste_endpoint::{
     Actor, Checksum, Endpoint, Error, ErrorKind, Kind, Locus, Result, Summer,
     posix::{Lease, lies_in_memory, settle_mapped},
-    refuse_same_place,
 };
 use posthaste_engine::dataset::{FileEntry, FileKind, FileList, changed_ns};
 
@@ -23,20 +16,20 @@ const ASKED_AT_ONCE: usize = 32;
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Checks that each file, link and directory of a list at the destination matches the one here. If
-/// the store reports its own checksum, nothing is read back.
+/// the store keeps the checksums of what it was sent, and refuses bytes that have another, nothing
+/// is read back.
 ///
 /// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing,
-/// [`ErrorKind::Conflict`] where it is scratch itself by another name, and the endpoint's; and
-/// those of reading scratch.
+/// At [`Locus::Destination`]: [`ErrorKind::Corrupt`] where one differs or is missing, and the
+/// endpoint's; and those of reading scratch.
 pub(super) async fn verify(
     destination: &dyn Endpoint,
     actor: &Actor,
     root: &Path,
     list: &FileList,
 ) -> Result<()> {
-    refuse_source(destination, actor, root).await?;
-    let at_once = match destination.capabilities().stores_checksum() {
+    let tells = destination.refuses_damage().await;
+    let at_once = match tells && destination.capabilities().stores_checksum() {
         true => ASKED_AT_ONCE,
         false => AT_ONCE,
     };
@@ -44,7 +37,7 @@ pub(super) async fn verify(
         .map(|place| async move {
             let file = &list.files[place];
             match file.kind {
-                FileKind::Regular => verify_one(destination, actor, root, file).await,
+                FileKind::Regular => verify_one((destination, tells), actor, root, file).await,
                 FileKind::Symlink { ref target } => verify_link(destination, file, target).await,
                 FileKind::Directory => verify_directory(destination, file).await,
                 FileKind::LeftOut => Ok(()),
@@ -75,59 +68,6 @@ pub(super) async fn look_for(destination: &dyn Endpoint, files: &[(Vec<u8>, u64)
         )
     });
     looks.buffer_unordered(ASKED_AT_ONCE).try_collect().await
-}
-
-/// Checks that no directory of a local destination is one of the source, mounted there: what lies
-/// in it would count as arrived.
-///
-/// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] if one is.
-pub(super) fn refuse_mounted(there: &Path, root: &Path, list: &FileList) -> Result<()> {
-    let place = |folder: &Path, file: &FileEntry| {
-        let found = fs::metadata(file.below(folder)).ok()?;
-        Some((found.dev(), found.ino()))
-    };
-    let directories = list.files.iter();
-    let mut directories = directories.filter(|file| file.kind == FileKind::Directory);
-    let same = directories.find(|file| {
-        let here = place(root, file);
-        here.is_some() && place(there, file) == here
-    });
-    same.map_or(Ok(()), |file| {
-        let shown = file.below(there).display().to_string();
-        Err(Error::new(ErrorKind::Conflict, "release to", shown)
-            .cause("it is the source's own directory, mounted there")
-            .hint("send it elsewhere, or unmount that")
-            .at(Locus::Destination))
-    })
-}
-
-/// Checks that a place is not the source under another name, as over SFTP to this machine.
-///
-/// # Errors
-/// At [`Locus::Destination`]: [`ErrorKind::Conflict`] if it is, and those of writing there.
-pub(super) async fn refuse_source(
-    destination: &dyn Endpoint,
-    actor: &Actor,
-    root: &Path,
-) -> Result<()> {
-    let is_here = |name: &[u8]| {
-        actor.run(|| {
-            let folder = if root.is_dir() {
-                Some(root)
-            } else {
-                root.parent()
-            };
-            let path = folder.unwrap_or(root).join(OsStr::from_bytes(name));
-            match path.symlink_metadata() {
-                Ok(_) => Ok(true),
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(cause) => Err(Error::io("look at", path.display().to_string(), cause)),
-            }
-        })
-    };
-    let is_other = refuse_same_place(destination, is_here).await;
-    is_other.map_err(|error| error.at(Locus::Destination))
 }
 
 async fn verify_link(destination: &dyn Endpoint, file: &FileEntry, target: &[u8]) -> Result<()> {
@@ -168,7 +108,7 @@ fn differs(destination: &dyn Endpoint, file: &FileEntry, why: &str) -> Error {
 }
 
 async fn verify_one(
-    destination: &dyn Endpoint,
+    (destination, tells): (&dyn Endpoint, bool),
     actor: &Actor,
     root: &Path,
     file: &FileEntry,
@@ -180,7 +120,7 @@ async fn verify_one(
     let Some(here) = here else {
         return Ok(());
     };
-    let there = sum_there(destination, &file.path).await;
+    let there = sum_there(destination, tells, &file.path).await;
     let there = there.map_err(|error| error.at(Locus::Destination))?;
     if there == Some((here, size)) {
         return Ok(());
@@ -193,13 +133,18 @@ async fn verify_one(
     Err(differs(destination, file, &why))
 }
 
-/// Returns checksum and size of a file at an address; none if it has no checksum.
-async fn sum_there(destination: &dyn Endpoint, path: &[u8]) -> Result<Option<(Checksum, u64)>> {
+/// Returns checksum and size of a file at an address; none if it is not there. It is read unless the
+/// address `tells` what it holds.
+async fn sum_there(
+    destination: &dyn Endpoint,
+    tells: bool,
+    path: &[u8],
+) -> Result<Option<(Checksum, u64)>> {
     let Some(entry) = destination.stat(path, false).await? else {
         return Ok(None);
     };
     let reader = destination.open(path, &entry).await?;
-    if let Some(sum) = reader.checksum() {
+    if let Some(sum) = reader.checksum().filter(|_| tells) {
         return Ok(Some((sum, entry.size)));
     }
     let mut summer = Summer::default();
@@ -281,23 +226,6 @@ mod tests {
         fs::create_dir_all(root.join("deep/empty")).unwrap();
         fs::write(root.join("deep/file"), "bytes").unwrap();
         symlink("file", root.join("deep/link")).unwrap();
-    }
-
-    #[test]
-    fn a_directory_of_the_source_that_is_mounted_there_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let [here, there] = ["here", "there"].map(|name| folder.path().join(name));
-        tree(&here);
-        let root = Root::open(&here, false).unwrap();
-        let list = scan_passing(&root, &Filter::default()).unwrap();
-        tree(&there);
-        refuse_mounted(&there, &here, &list).unwrap();
-        // A link leads there as a mount does, and needs no rights.
-        fs::remove_dir(there.join("deep/empty")).unwrap();
-        symlink(here.join("deep/empty"), there.join("deep/empty")).unwrap();
-        let error = refuse_mounted(&there, &here, &list).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-        assert!(error.to_string().contains("there/deep/empty"), "{error}");
     }
 
     #[tokio::test(flavor = "multi_thread")]

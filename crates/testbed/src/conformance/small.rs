@@ -122,6 +122,7 @@ pub(super) async fn refusals_are_told_apart(stage: &Stage) {
             .put(b"small/wrong", &spec, data, Checksum::of(b"wrong"));
         assert_refused(wrong.await, ErrorKind::Corrupt, "a wrong checksum");
         assert!(!stage.is_there(b"small/wrong").await);
+        assert!(stage.endpoint.refuses_damage().await);
     }
 }
 

@@ -70,6 +70,11 @@ fn each_mistake_gets_one_line_and_its_code() {
              name)",
         ),
         (
+            &["file", "file"],
+            1,
+            "can't copy file: it is the same file as the destination (give the copy another name)",
+        ),
+        (
             &["folder", "file"],
             1,
             "can't copy a directory onto file: a file has that name",

@@ -1,6 +1,10 @@
 //! FTP servers, as people use them.
 
-use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use posthaste_testbed::{FtpFace, FtpServer};
 
@@ -61,6 +65,21 @@ fn trees_go_there_and_back() {
         assert!(leftovers(&server.files()).is_empty());
         copy_twice(&world, "ftp:there/", "back");
         assert_same(&world.path("source"), &world.path("back"), SECONDS);
+    }
+}
+
+#[test]
+fn a_file_from_before_1970_is_copied_once() {
+    let server = FtpServer::start(FtpFace::Plain).unwrap();
+    let world = World::new().with_profiles(&named(&server, ""));
+    fs::create_dir(world.path("source")).unwrap();
+    fs::write(world.path("source/old"), "old").unwrap();
+    let old = UNIX_EPOCH - Duration::from_secs(631_152_000);
+    let file = fs::File::open(world.path("source/old")).unwrap();
+    file.set_modified(old).unwrap();
+    for transfers in [1, 0] {
+        let copied = world.copy(["source/", "ftp:there"]);
+        assert_eq!(copied["transfers"], transfers, "{copied}");
     }
 }
 

@@ -200,6 +200,63 @@ async fn one_file_for_which_a_server_wants_other_credentials_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_leads_to_a_login_is_no_file_and_no_directory() {
+    let server = Server::start(|asked| {
+        let page = "content-type: text/html\r\n";
+        match &*asked.target {
+            "/t/" => Answer::sized(
+                200,
+                page,
+                "<html><a href=\"a\">a</a><a href=\"b\">b</a><a href=\"c\">c</a></html>",
+            ),
+            "/u/" => Answer::sized(
+                200,
+                page,
+                "<html><a href=\"a\">a</a><a href=\"t/\">t/</a><a href=\"i.html\">i</a></html>",
+            ),
+            "/t/b" | "/u/t/" | "/v/" | "/data.nc" => {
+                Answer::sized(302, "location: /sso/login?next=x\r\n", "")
+            }
+            "/u/i.html" => Answer::sized(302, "location: /pages/i2.html\r\n", ""),
+            "/pages/i2.html" => Answer::sized(200, page, "page"),
+            "/sso/login?next=x" => Answer::sized(
+                200,
+                page,
+                "<html><a href=\"register\">r</a><input type='password'></html>",
+            ),
+            _ => Answer::sized(200, "", "x"),
+        }
+    })
+    .await;
+    copies_all_but_one("[p]\n", &format!("{}/t/", server.url()), "probably a login");
+    shown(
+        "web",
+        "an address of a tree leads to a page, as of a login",
+        End::LeftOut,
+    );
+    let copied = |path: &str| {
+        let world = World::new();
+        let from = format!("{}/{path}", server.url());
+        let output = block_in_place(|| world.cp(["-r", &*from, "back"]).output().unwrap());
+        (output.status.code(), lines_of(&output), world)
+    };
+    // A directory of the tree, while a page may lie at another address.
+    let (code, lines, world) = copied("u/");
+    assert_eq!(code, Some(6), "{lines}");
+    assert!(lines.contains("u/t") && lines.contains("probably a login"));
+    assert_eq!(fs::read(world.path("back/a")).unwrap(), b"x");
+    assert_eq!(fs::read(world.path("back/i.html")).unwrap(), b"page");
+    // All of it, and one file.
+    for path in ["v/", "data.nc"] {
+        let (code, lines, world) = copied(path);
+        assert_ne!(code, Some(0), "{path}: {lines}");
+        assert!(lines.contains("probably a login"), "{path}: {lines}");
+        let left = fs::read_dir(world.path("back")).into_iter().flatten();
+        assert_eq!(left.count(), 0, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_comes_spoiled_each_time_is_left_out_and_alone_is_no_matter_of_time() {
     let s3 = S3Server::start().unwrap();
     let up = World::new().with_s3(&s3);

@@ -62,6 +62,20 @@ fn aws_settings_are_read_as_aws_does() {
     assert_eq!(fs::read(world.path("back")).unwrap(), b"x");
 }
 
+#[test]
+fn a_profile_of_aws_that_is_not_there_is_named() {
+    let world = World::new();
+    fs::write(world.path("file"), "x").unwrap();
+    let mut command = world.cp(["file", "s3://b/file"]);
+    command
+        .env("AWS_PROFILE", "nobody")
+        .env("AWS_EC2_METADATA_DISABLED", "true");
+    let output = command.output().unwrap();
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(7), "{lines}");
+    assert!(lines.contains("no profile `nobody`"), "{lines}");
+}
+
 /// Starts a store whose keys may read `known`, write anything, and see nothing else.
 async fn narrow_store() -> Server {
     Server::start(|asked| {

@@ -84,6 +84,23 @@ fn what_goes_to_standard_output_is_written_where_that_stands() {
 }
 
 #[test]
+fn a_file_goes_into_a_pipe_and_one_that_nobody_reads_is_said_as_others_do() {
+    let world = World::new();
+    let bytes = noise(3, 3_000_000);
+    fs::write(world.path("file"), &bytes).unwrap();
+    for name in ["-", "/dev/stdout"] {
+        let output = world.cp(["file", name]).output().unwrap();
+        assert!(output.status.success(), "{}", lines_of(&output));
+        assert!(output.stdout == bytes);
+    }
+    assert!(!world.path("-").exists());
+    let mut command = world.cp(["file", "-"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+}
+
+#[test]
 fn standard_input_becomes_a_file() {
     let world = World::new();
     fs::write(world.path("out-1"), "what was there before").unwrap();
@@ -150,7 +167,13 @@ fn what_makes_no_sense_for_a_stream_is_said_in_a_line() {
     fs::write(world.path("file"), "x").unwrap();
     for (arguments, code, said) in [
         (&["-", "file", "folder"][..], 2, "beside other sources"),
-        (&["file", "-"], 2, "can't copy to standard output"),
+        (&["folder", "-"], 2, "can't copy that to standard output"),
+        (&["s3://b/x", "-"], 2, "copy it to a file first"),
+        (
+            &["file", "file", "-"],
+            2,
+            "can't copy that to standard output",
+        ),
         (&["-", "folder/"], 2, "it has no name"),
         (
             &["-", "folder"],

@@ -42,7 +42,12 @@ pub(crate) fn on_file_at_fault(
     // Once all is safe nothing more is read: a read still in progress began before.
     let reads = request.is_moving() && request.release != Release::Commanded;
     if request.safe_at.is_some() {
-        if file.fault == Fault::SourceVanished {
+        let is_vanished = file.fault == Fault::SourceVanished;
+        // A release removed it, and left others.
+        let is_left = matches!(request.release, Release::Pending | Release::Kept);
+        if is_vanished && is_left && request.uncommon.release_failures > 0 {
+            lose_at_source(state, id, chunks, file.reason());
+        } else if is_vanished {
             apply::source_fault::on_source_fault(state, id, file.fault, Some(file.what), out);
         } else if reads && !awaits_what_depots_hold(state, id) {
             apply::source_fault::on_source_purged(state, id, file.reason(), out);
@@ -101,6 +106,30 @@ fn leave_out(state: &mut State, id: RequestId, file: Omission, is_file: bool, ou
         Happening::LeftOut { bytes },
         reason,
     );
+}
+
+/// Leaves chunks to the depots for good: their source has lost some of each, and keeps the others.
+fn lose_at_source(
+    state: &mut State,
+    id: RequestId,
+    (first, last): (ChunkIndex, ChunkIndex),
+    reason: Reason,
+) {
+    let Some(request) = state.requests.get_mut(&id) else {
+        return;
+    };
+    let end = request.replica.chunks().min(last.get().saturating_add(1));
+    let mut lost = 0u32;
+    for chunk in (first.get()..end).map(ChunkIndex::new) {
+        request.stripes.remove(&chunk);
+        lost += u32::from(request.replica.lose_at_source(chunk));
+    }
+    if lost > 0 {
+        let what = format!("chunks that only depots can give: {lost}");
+        state::memory::remember(state, id, what, reason);
+        apply::push::offers::reset_push(state, id);
+        state::wake::look_now(state);
+    }
 }
 
 /// Leaves chunks to the depots as far as those can rebuild them. Returns whether they can

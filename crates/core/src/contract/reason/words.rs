@@ -5,7 +5,7 @@ use core::fmt;
 use posthaste_types::{ByteRate, Bytes, Code, Timestamp};
 
 use crate::{
-    contract::reason::{Reason, circuit::write_circuit},
+    contract::reason::{Reason, circuit::write_circuit, unkept::write_unkept},
     contract::{Binding, Dollars, offer::write_offers},
 };
 
@@ -316,10 +316,7 @@ fn write_arrival(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
         }
         Reason::NotThere { said } | Reason::FromOneSource { said } => f.write_str(said),
         Reason::DestinationRefuses { said } => write!(f, "its destination refuses it: {said}"),
-        Reason::NotKeptThere { modes, times } => write!(
-            f,
-            "not kept, as its destination refuses: the mode of {modes} and the modification time of {times} of its files and directories"
-        ),
+        Reason::NotKeptThere { modes, times } => write_unkept(f, *modes, *times),
         Reason::AllHere { chunks: 1 } => write!(f, "its chunk arrived, {AS_KEPT}"),
         Reason::AllHere { chunks } => write!(f, "all {chunks} chunks arrived, {AS_KEPT}"),
         Reason::CameEarly {

@@ -11,7 +11,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use posthaste_types::{ByteRate, Timestamp};
+use posthaste_types::{ByteRate, Bytes, Timestamp};
 
 use crate::contract::{Decision, DeliveryReason, Fault, Happening, Reason, Step, Tale};
 use crate::explain::story::{Teller, words};
@@ -167,6 +167,7 @@ fn sentence(tale: &Tale, decision: &Decision, troubles: &mut Vec<String>) -> Opt
             format!("{} short of fragments: {why}", are(*chunks, "chunk"))
         }
         Happening::Purged => format!("the source was gone: {why}"),
+        Happening::LeftOut { bytes: Bytes::ZERO } => format!("something was left out: {why}"),
         Happening::LeftOut { bytes } => format!("a file of {bytes} was left out: {why}"),
         Happening::CodeChosen { code } => format!("code {code} was chosen: {why}"),
         Happening::Rerouted => {

@@ -48,9 +48,17 @@ impl Replica {
         self.left.remove(chunk.get());
     }
 
+    /// Leaves the chunk to the depots for good, with all that were left to them before: some of it
+    /// was removed from its source. Returns whether that is new.
+    pub(crate) fn lose_at_source(&mut self, chunk: ChunkIndex) -> bool {
+        self.is_left_for_good = true;
+        self.leave(chunk)
+    }
+
     /// Returns whether the chunk is left to the depots.
     pub(crate) fn is_left(&self, chunk: ChunkIndex) -> bool {
-        self.left.contains(chunk.get()) && self.has_enough(chunk)
+        let is_left = self.left.contains(chunk.get());
+        is_left && (self.is_left_for_good || self.has_enough(chunk))
     }
 
     /// Returns whether some chunk was left to the depots.

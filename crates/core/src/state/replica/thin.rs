@@ -44,12 +44,14 @@ impl Replica {
             .try_fold(parity, |least, of| Some(least.min(of?)))
     }
 
-    /// Counts chunks that can't be rebuilt from what counts now. Visits every chunk.
-    pub(crate) fn out_of_reach(&self) -> u32 {
+    /// Counts chunks that can't be rebuilt from what counts now, and that the source does not have
+    /// any more: all of it `is_gone`, or some. Visits every chunk.
+    pub(crate) fn out_of_reach(&self, is_gone: bool) -> u32 {
         let data = u32::from(self.code.data());
         let is_lost = |chunk: &u32| {
             let have = self.have(*chunk);
-            !have.is_whole && have.fragments.count_ones() < data
+            let is_gone = is_gone || self.is_left_for_good && self.left.contains(*chunk);
+            is_gone && !have.is_whole && have.fragments.count_ones() < data
         };
         let lost = (0..self.chunks).filter(is_lost).count();
         u32::try_from(lost).unwrap_or(u32::MAX)

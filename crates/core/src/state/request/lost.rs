@@ -14,9 +14,8 @@ impl Request {
     /// Counts chunks that no available depot can give any more, and that can't be sent again since
     /// the source is gone. Visits every chunk if some are not safe.
     pub(crate) fn chunks_out_of_reach(&self) -> u32 {
-        let is_gone = self.release.is_over() && self.has_promise();
-        match is_gone && !self.replica.is_safe() {
-            true => self.replica.out_of_reach(),
+        match self.has_promise() && !self.replica.is_safe() {
+            true => self.replica.out_of_reach(self.release.is_over()),
             false => 0,
         }
     }

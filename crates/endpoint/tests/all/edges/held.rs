@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use md5::{Digest as _, Md5};
-use posthaste_endpoint::{BodySum, Crc32cSummer, Endpoint, ErrorKind, Result, StoredSum};
+use posthaste_endpoint::{BodySum, Checksum, Crc32cSummer, Endpoint, ErrorKind, Result, StoredSum};
 use posthaste_testbed::{
     noise,
     odd::{Answer, Asked, Server},
@@ -75,6 +75,8 @@ struct Shelf {
     reads: u32,
     /// True if nothing may be removed.
     keeps_all: bool,
+    /// True if bytes of another checksum than they come with are refused.
+    compares: bool,
 }
 
 impl Shelf {
@@ -126,6 +128,12 @@ impl Shelf {
                 }
                 Answer::sized(200, &(self.told(&tag) + &echoed(asked)), "")
             }
+            "PUT"
+                if self.compares
+                    && asked.header(CRC64) != Some(&*Checksum::of(&asked.body).to_base64()) =>
+            {
+                Answer::sized(400, "", "<Error><Code>BadDigest</Code></Error>")
+            }
             "PUT" => {
                 let bytes = self.flipped(&asked.body, Flips::Sent);
                 let tag = self.tag(&bytes);
@@ -140,7 +148,8 @@ impl Shelf {
                     .objects
                     .get(&path)
                     .map(|(_, tag, _)| format!("\"{tag}\""));
-                if asked.header("if-match").map(str::to_owned) != kept {
+                let is_trial = path.ends_with(".posthaste-partial");
+                if !is_trial && asked.header("if-match").map(str::to_owned) != kept {
                     return Answer::sized(412, "", "");
                 }
                 self.objects.remove(&path);
@@ -213,6 +222,7 @@ async fn shelf(flips: Flips, tags: Tags) -> (Server, Arc<Mutex<Shelf>>) {
         count: 0,
         reads: 0,
         keeps_all: false,
+        compares: false,
     }));
     let held = Arc::clone(&shelf);
     let server = Server::start(move |asked| held.lock().unwrap().ask(asked)).await;
@@ -292,6 +302,18 @@ async fn etags_that_are_no_md5s_are_learned_once() {
         assert_eq!((shelf.reads, shelf.objects.len()), (reads, 4), "{tags:?}");
     }
     shown("S3", "ETags look like MD5s and are none", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_store_that_refuses_other_bytes_knows_what_it_holds() {
+    for compares in [true, false] {
+        let (server, shelf) = shelf(Flips::Nothing, Tags::Word).await;
+        shelf.lock().unwrap().compares = compares;
+        let endpoint = s3(&server);
+        assert_eq!(endpoint.refuses_damage().await, compares);
+        assert!(shelf.lock().unwrap().objects.is_empty(), "nothing stays");
+        put(&*endpoint, b"x", b"some bytes").await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

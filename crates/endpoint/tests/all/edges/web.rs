@@ -1,5 +1,10 @@
 //! Web servers with unusual pages.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
 use posthaste_endpoint::{Endpoint, Entry, Kind, Result};
 use posthaste_testbed::{
     conformance::open,
@@ -54,6 +59,32 @@ async fn names_that_a_page_escapes_are_those_of_files() {
         assert_eq!(whole.data.concat().len() as u64, entry.size);
     }
     shown("web", "an index escapes names in odd ways", End::Right);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_file_that_was_just_listed_is_asked_about_once() {
+    let heads = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&heads);
+    let server = Server::start(move |asked| match &*asked.target {
+        "/t/" => Answer::sized(200, PAGE, "<html><a href=\"big\">big</a></html>"),
+        _ => {
+            counted.fetch_add(u32::from(asked.method == "HEAD"), SeqCst);
+            Answer::sized(
+                200,
+                "etag: \"e\"\r\naccept-ranges: bytes\r\n",
+                vec![7; 9 << 20],
+            )
+        }
+    })
+    .await;
+    let endpoint = web(&server).await;
+    let entries = list(&*endpoint).await.unwrap();
+    for asked in [1, 2] {
+        let reader = endpoint.open(b"big", &entries[0]).await.unwrap();
+        assert_eq!(reader.entry().size, 9 << 20);
+        // What was told counts once.
+        assert_eq!(heads.load(SeqCst), asked);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -36,12 +36,17 @@ pub(super) async fn refuse(
     }
     let lies_at = retried(shared, || from.real_path(b"")).await?;
     let goes_to = retried(shared, || into.real_path(to)).await?;
-    let cause = match entry.kind {
-        Kind::Directory if is_within(&goes_to, &lies_at) => "it can't be copied into itself",
-        Kind::File if goes_to == lies_at => "it is the same file as the destination",
+    let error = match entry.kind {
+        Kind::Directory if is_within(&goes_to, &lies_at) => {
+            is_inside(from.show(b""), "it can't be copied into itself")
+        }
+        Kind::File if goes_to == lies_at => {
+            let error = is_inside(from.show(b""), "it is the same file as the destination");
+            error.hint("give the copy another name")
+        }
         Kind::Directory | Kind::File | Kind::Link | Kind::Special => return Ok(()),
     };
-    Err(is_inside(from.show(b""), cause))
+    Err(error)
 }
 
 fn is_inside(shown: String, cause: &'static str) -> Error {

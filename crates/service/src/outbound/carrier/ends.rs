@@ -7,7 +7,7 @@ use posthaste_engine::copy::{Filter, Help, Place, Source};
 
 use super::{
     super::{
-        ahead::check_free, by_mover::ByMover, listed::Listed, onward, submit, verify::refuse_source,
+        ahead::check_free, by_mover::ByMover, listed::Listed, onward, own::refuse_own, submit,
     },
     Carrier,
 };
@@ -98,27 +98,22 @@ impl Carrier {
         tokio::task::block_in_place(|| self.store.keep_claim(id))
     }
 
-    /// Checks that an address is not the source under another name, as far as that lies here.
+    /// Checks that an address is not the source under another name, as far as that lies here. What
+    /// comes from depots has the source that these got it from: what lies there would count as
+    /// arrived, and then be removed.
     ///
     /// # Errors
-    /// Errors of [`refuse_source`].
+    /// Errors of [`refuse_own`].
     pub(super) async fn refuse_own_source(&self, destination: &dyn Endpoint) -> Result<()> {
+        let first = onward::of(&self.record).unwrap_or(self.record.id);
         let actor = self.behalf.actor();
-        let root = tokio::task::block_in_place(|| self.first_source())?;
+        let source = tokio::task::block_in_place(|| self.store.request(first))?.source;
+        let root = PathBuf::from(OsStr::from_bytes(&source));
         let is_here = || Ok(root.is_absolute() && root.symlink_metadata().is_ok());
-        match actor.run(is_here)? {
-            true => refuse_source(destination, actor, &root).await,
-            false => Ok(()),
+        if !actor.run(is_here)? {
+            return Ok(());
         }
-    }
-
-    /// Returns the source; for what comes from depots, the one that these got it from: what lies
-    /// there would count as arrived, and then be removed.
-    fn first_source(&self) -> Result<PathBuf> {
-        let source = match onward::of(&self.record) {
-            Some(of) => self.store.request(of)?.source,
-            None => self.record.source.clone(),
-        };
-        Ok(PathBuf::from(OsStr::from_bytes(&source)))
+        let list = tokio::task::block_in_place(|| self.store.list(first))?;
+        refuse_own(destination, &self.record, actor, (&root, &list)).await
     }
 }
