@@ -5,7 +5,7 @@ mod places;
 
 use crate::support::sources;
 
-use std::{collections::BTreeMap, fs, sync::Mutex};
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path, sync::Mutex};
 
 use crate::support::sources::{Centre, chunks, make_tree, picture, text};
 use posthaste_testbed::odd::{Answer, Files, Habits, Server};
@@ -381,6 +381,25 @@ fn one_file_goes_to_a_directory_of_this_machine() {
     );
     assert_eq!(fs::read(to.join("file 0001")).unwrap(), bytes);
     assert!(!from.exists() && centre.scratch("out/deep/file 0000").exists());
+}
+
+#[test]
+fn a_directory_of_this_machine_has_its_mode_though_the_service_was_killed() {
+    let (mut centre, whole) = with_results("40M", 12);
+    let to = centre.folder.path().join("archive/run7");
+    let there = to.to_str().unwrap();
+    let request = offload(
+        &centre,
+        &["--to", there, "--deadline", "20m", "--bwlimit", "2M"],
+    );
+    let id = request["id"].as_str().unwrap();
+    centre.wait_until(id, |request| chunks(request, "chunks_safe") >= 1);
+    centre.kill();
+    centre.restart();
+    centre.wait_until(id, is_state("arrived"));
+    assert_eq!(picture(&to), whole);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&to), mode(&centre.scratch("out")));
 }
 
 #[test]

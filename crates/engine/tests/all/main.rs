@@ -5,6 +5,7 @@
 #[macro_use]
 mod support;
 
+mod abandoned;
 mod age;
 mod scan_kill;
 mod told_tree;

@@ -408,7 +408,7 @@ impl Carrier {
             verify: is_of_depots || one.is_some_and(|one| one.verify),
             dry_run: false,
             continues: true,
-            has_begun: false,
+            has_begun: self.store.makes_directory(self.record.id),
             written: Some(Arc::clone(&written)),
             transfer_max: None,
             duration_max: None,

@@ -27,7 +27,10 @@ pub(super) fn remove_directory(path: &Path, shown: &str) -> Result<()> {
         Err(cause)
             if matches!(
                 cause.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::DirectoryNotEmpty
+                    // A source named by a link: that is nobody's copy.
+                    | io::ErrorKind::NotADirectory
             ) =>
         {
             Ok(())
@@ -60,5 +63,9 @@ mod tests {
             fs::create_dir_all(&path).unwrap();
         }
         assert!(path.join("new").exists());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        remove_directory(&link, "link").unwrap();
+        assert!(link.exists(), "only what it leads to was released");
     }
 }

@@ -8,6 +8,9 @@ use posthaste_types::RequestId;
 
 use super::Store;
 
+/// Claim of an export that makes the directory at its address.
+const MAKES: &[u8] = b"makes its directory";
+
 impl Store {
     fn stage_in_path(&self, request: RequestId, end: &str) -> PathBuf {
         let datasets = self.directory.join("datasets");
@@ -70,12 +73,19 @@ impl Store {
         fs::read_to_string(self.stage_in_path(request, "left-out")).unwrap_or_default()
     }
 
-    /// Records durably that the files at an export's address are its own from now on.
+    /// Records durably that the files at an export's address are its own from now on, and so is the
+    /// directory that it makes there, if `makes`.
     ///
     /// # Errors
     /// The operating system's.
-    pub(crate) fn keep_claim(&self, request: RequestId) -> Result<()> {
-        self.keep(&self.stage_in_path(request, "claim"), b"")
+    pub(crate) fn keep_claim(&self, request: RequestId, makes: bool) -> Result<()> {
+        let claim: &[u8] = if makes { MAKES } else { b"" };
+        self.keep(&self.stage_in_path(request, "claim"), claim)
+    }
+
+    /// Returns whether the directory at an export's address is its own.
+    pub(crate) fn makes_directory(&self, request: RequestId) -> bool {
+        fs::read(self.stage_in_path(request, "claim")).is_ok_and(|claim| claim == MAKES)
     }
 
     /// Removes the files of an export that has ended, or of any request that never began. A

@@ -90,12 +90,13 @@ impl Carrier {
         check_free(&self.record, destination, listed).await?;
         let there = destination.stat(b"", true).await;
         let there = there.map_err(|error| error.at(Locus::Destination))?;
+        let makes = there.is_none();
         let is_directory = there.is_some_and(|there| there.kind == Kind::Directory);
         // Where a directory was missing a moment ago, it is no other name of the source.
         if is_directory || !destination.capabilities().directories {
             self.refuse_own_source(destination).await?;
         }
-        tokio::task::block_in_place(|| self.store.keep_claim(id))
+        tokio::task::block_in_place(|| self.store.keep_claim(id, makes))
     }
 
     /// Checks that an address is not the source under another name, as far as that lies here. What
