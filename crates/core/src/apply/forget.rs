@@ -41,8 +41,11 @@ pub(crate) fn begin_forgetting(state: &mut State, id: RequestId, reason: Reason)
 }
 
 /// Lets depots drop a request that is complete elsewhere at a user's request, however long it
-/// was to be kept.
-pub(crate) fn on_forget_asked(state: &mut State, id: RequestId) {
+/// was to be kept. If somebody pulled it, no destination is waited for any more.
+pub(crate) fn on_forget_asked(state: &mut State, id: RequestId, out: &mut Outbox) {
+    if state::forget::may_forget(state, id) {
+        apply::settle::end_delivered(state, id, Reason::Verified, out);
+    }
     forget_delivered(state, id, Reason::Asked);
 }
 

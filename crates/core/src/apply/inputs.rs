@@ -229,7 +229,7 @@ pub(crate) fn take(state: &mut State, input: Input, out: &mut Outbox) {
             apply::inputs::source_kept::on_source_kept(state, request, fault, out)
         }
         Input::Delivered { request } => apply::inputs::delivered::on_delivered(state, request, out),
-        Input::ForgetAsked { request } => apply::forget::on_forget_asked(state, request),
+        Input::ForgetAsked { request } => apply::forget::on_forget_asked(state, request, out),
         Input::DeadlineMoved { request, deadline } => {
             apply::inputs::deadline_moved::on_deadline_moved(state, request, deadline, out);
         }
