@@ -129,14 +129,19 @@ async fn what_is_kept(service: &ServiceClient, id: &str) -> Option<String> {
     let request = request.ok()?;
     let is_held = request.shares.iter().any(|share| share.stored_bytes > 0);
     let lacks_it = |delivery: &api::Delivery| delivery.delivered.is_none();
-    match request.state {
-        _ if !is_held => None,
-        api::RequestState::Delivered => Some("depots keep it too".into()),
-        api::RequestState::Safe | api::RequestState::Released => {
-            (request.delivery.as_ref().is_some_and(lacks_it))
-                .then(|| format!("depots keep it until all of it is at {} too", request.to))
-        }
-        _ => None,
+    let is_safe = matches!(
+        request.state,
+        api::RequestState::Safe | api::RequestState::Released
+    );
+    if !is_held {
+        None
+    } else if request.state == api::RequestState::Delivered {
+        Some("depots keep it too".into())
+    } else if is_safe && request.delivery.as_ref().is_some_and(lacks_it) {
+        let to = &request.to;
+        Some(format!("depots keep it until all of it is at {to} too"))
+    } else {
+        None
     }
 }
 

@@ -78,7 +78,7 @@ record! {
     pub struct Undelivered {
         /// The destination.
         pub depot: DepotId,
-        /// What is in the way for good.
+        /// Obstacle for good.
         pub hindrance: Hindrance,
     }
 }

@@ -193,12 +193,11 @@ pub(crate) fn delivery_at(
     };
     let straight = straight(state, request, lane).min(lacks);
     let rest = lacks - straight;
-    if depot.stores && rest > Bytes::ZERO {
-        return Err(out_of_sight(Hindrance::Store));
-    }
-    if rest > Bytes::ZERO
-        && let Some(hindrance) = unpaid(state, request, lane)
-    {
+    let refusal = match depot.stores {
+        true => Some(Hindrance::Store),
+        false => unpaid(state, request, lane),
+    };
+    if let Some(hindrance) = refusal.filter(|_| rest > Bytes::ZERO) {
         return Err(out_of_sight(hindrance));
     }
     if depot.space() < rest {
