@@ -236,6 +236,9 @@ pub struct Request {
     pub slack_s: Option<f64>,
     /// Forecast finish, when there is a path.
     pub finish: Option<Finish>,
+    /// Whether the forecast assumes the rate of a path that nothing measured yet.
+    #[serde(default)]
+    pub assumed: bool,
     /// Seconds from submission until it was safe; null where it is not any more.
     pub safe_after_s: Option<f64>,
     /// Size of the dataset.

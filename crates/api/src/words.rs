@@ -57,7 +57,7 @@ words! {
         Safe = "safe",
         /// All of it is safe or where it was to go, and its source was removed.
         Released = "released",
-        /// Every destination has all of it.
+        /// Every destination has all of it; or somebody pulled it, where none is waited for.
         Delivered = "delivered",
         /// A user cancelled it.
         Cancelled = "cancelled",

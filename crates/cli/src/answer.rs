@@ -63,22 +63,30 @@ pub fn in_danger(request: &api::Request) -> String {
     format!("{}: AT RISK, {finish}\n{}", request.id, warnings(request))
 }
 
+/// Formats when it is forecast to be done.
+pub fn finish(request: &api::Request, finish: &api::Finish) -> String {
+    let slack = request.slack_s.map_or_else(String::new, |slack| {
+        format!(" (slack {})", moment::show_seconds(slack))
+    });
+    let assumed = match request.assumed {
+        true => "; assumed, since nothing measured its paths yet",
+        false => "",
+    };
+    format!(
+        "as likely as not by {}, nine times in ten by {}{slack}{assumed}",
+        moment::time_of_day(&finish.p50),
+        moment::time_of_day(&finish.p90),
+    )
+}
+
 /// Forecasts when the request is safe, how long scratch is needed and the cost of that.
 pub fn forecast(request: &api::Request) -> String {
-    let Some(finish) = &request.finish else {
+    let Some(end) = &request.finish else {
         let safe = row("safe", "no finish is in sight");
         let safe = Some(safe).filter(|_| request.at_risk || request.missed);
         return safe.unwrap_or_default() + &delivery(request);
     };
-    let slack = request.slack_s.map_or_else(String::new, |slack| {
-        format!(" (slack {})", moment::show_seconds(slack))
-    });
-    let safe = format!(
-        "as likely as not by {}, nine times in ten by {}{slack}",
-        moment::time_of_day(&finish.p50),
-        moment::time_of_day(&finish.p90),
-    );
-    let mut text = row("safe", &safe);
+    let mut text = row("safe", &finish(request, end));
     if let Some(exposure) = &request.exposure {
         let needed = |hours: f64, gb_hours: f64| {
             let span = moment::show_seconds(hours * 3600.0);

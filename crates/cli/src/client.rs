@@ -103,7 +103,8 @@ impl ServiceClient {
                         "can't read the service's token {}: it isn't there (start `posthaste serve`, `posthaste login`, or name the file with --token-file)",
                         token_file.display()
                     ),
-                );
+                )
+                .explained_by("unauthenticated");
             }
             error.into()
         })?;
@@ -442,15 +443,21 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
         return Failure::told(problem);
     }
     // The answer is a proxy's, not a service's.
+    let said = format!("the service answered {status}");
     let exit = match status {
         StatusCode::NOT_FOUND => Exit::FileNotFound,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Fatal,
+        StatusCode::UNAUTHORIZED => {
+            return Failure::new(Exit::Fatal, said).explained_by("unauthenticated");
+        }
+        StatusCode::FORBIDDEN => {
+            return Failure::new(Exit::Fatal, said).explained_by("permission-denied");
+        }
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
             Exit::Temporary
         }
         _ => Exit::Other,
     };
-    Failure::new(exit, format!("the service answered {status}"))
+    Failure::new(exit, said)
 }
 
 /// Stream of events.

@@ -68,6 +68,7 @@ struct Summary {
     safe_after_s: Option<f64>,
     deadline_met: bool,
     depots_lost: u32,
+    repaired_chunks: u32,
     rebuilt_chunks: u64,
     source_released: bool,
     verified: bool,
@@ -132,7 +133,8 @@ async fn play(arguments: &DemoArguments) -> Outcome {
         safe_after_s,
         deadline_met: safe_after_s.is_some_and(|after| after <= deadline_s),
         depots_lost: u32::from(stage.dead().is_some()),
-        rebuilt_chunks: u64::from(request.chunks_repaired) + report.rebuilt_chunks,
+        repaired_chunks: request.chunks_repaired,
+        rebuilt_chunks: report.rebuilt_chunks,
         source_released: released,
         verified: differences.is_empty(),
         events,
@@ -240,7 +242,7 @@ fn finish(json: bool, summary: &Summary) -> Outcome {
     } else {
         let yes = |held: bool| if held { "yes" } else { "NO" };
         output::line(&format!(
-            "{} in {} files: safe after {} (deadline {} s), {} depot lost, {} chunks rebuilt",
+            "{} in {} files: safe after {} (deadline {} s), {} depot lost, {} chunks made safe again, {} rebuilt by the pull",
             Bytes::new(summary.bytes),
             summary.files,
             summary
@@ -248,6 +250,7 @@ fn finish(json: bool, summary: &Summary) -> Outcome {
                 .map_or_else(|| "never".to_owned(), moment::show_seconds),
             summary.deadline_s,
             summary.depots_lost,
+            summary.repaired_chunks,
             summary.rebuilt_chunks
         ));
         output::line(&format!(

@@ -108,6 +108,12 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
+    /// Sets the page under `docs/errors/` that explains it.
+    pub fn explained_by(mut self, code: &str) -> Self {
+        self.code = Some(code.to_owned());
+        self
+    }
+
     /// Appends text to the failure's line.
     pub fn and(mut self, more: &str) -> Self {
         self.message.push_str(more);

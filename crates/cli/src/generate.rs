@@ -8,11 +8,9 @@ use std::{
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
+use posthaste_endpoint::Error;
 
-use crate::{
-    endpoints,
-    failure::{Exit, Failure, Outcome},
-};
+use crate::{endpoints, failure::Outcome};
 
 /// Writes shell completions, man pages, the OpenAPI document or the reference to a directory
 ///
@@ -46,12 +44,8 @@ enum What {
 /// Fails if the directory can't be written.
 pub fn run(arguments: &GenerateArguments, command: Command) -> Outcome {
     let directory = &arguments.directory;
-    let failed = |cause: std::io::Error| {
-        Failure::new(
-            Exit::Fatal,
-            format!("can't write to {}: {cause}", directory.display()),
-        )
-    };
+    let failed =
+        |cause: std::io::Error| Error::io("write to", directory.display().to_string(), cause);
     fs::create_dir_all(directory).map_err(failed)?;
     match arguments.what {
         What::Completions => completions(directory, command).map_err(failed)?,

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use posthaste_endpoint::Error;
 use posthaste_journal::{Counts, DatabaseUrl, Journal, LEASE_LASTS, Lease, SqliteFile};
 use posthaste_service::journal_error;
 
@@ -47,6 +48,9 @@ pub struct MigrateArguments {
 /// Then nothing was copied.
 pub fn run(arguments: &MigrateArguments) -> Outcome {
     let address = database::address("--to", &arguments.to)?;
+    let shown = arguments.from.display().to_string();
+    let there = arguments.from.metadata();
+    there.map_err(|cause| Error::io("open the journal", shown, cause))?;
     let source = SqliteFile::open(&arguments.from).map_err(journal_error)?;
     let counts = if arguments.dry_run {
         source.check_target(&address).map_err(journal_error)?;

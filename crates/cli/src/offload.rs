@@ -100,7 +100,7 @@ pub struct WishArguments {
     #[arg(long, value_name = "DEPOT,…", value_delimiter = ',')]
     via: Vec<String>,
     /// Erasure code k+m: any m depots may be lost, destinations among them; with m = 0 chunks may go to destinations
-    /// directly [default: one may be lost, k+1 = the depots]
+    /// directly [default: one may be lost, k+1 = the depots; with one depot none may, 1+0]
     #[arg(long, value_name = "K+M")]
     code: Option<Code>,
     #[command(flatten)]
@@ -188,6 +188,7 @@ pub async fn run(arguments: OffloadArguments) -> Outcome {
             describe(&request, arguments.dry_run)
                 + "\n"
                 + &answer::forecast(&request)
+                + &arguments.wish.unsurvived(&request)
                 + &answer::warnings(&request)
         };
         output::line(text.trim_end());
@@ -210,6 +211,18 @@ impl WishArguments {
     /// Returns the names of the depots that may hold the dataset.
     pub fn via(&self) -> &[String] {
         &self.via
+    }
+
+    /// Returns that no loss is survived, where that was not asked for but follows from there being one depot.
+    pub fn unsurvived(&self, request: &api::Request) -> String {
+        let is_lone = self.code.is_none() && request.code == Code::NONE.to_string();
+        match is_lone && request.stage_in.is_none() {
+            true => answer::row(
+                "warning",
+                "with one depot no loss is survived: name another in --via, and one may be lost",
+            ),
+            false => String::new(),
+        }
     }
 
     /// Sees that it does not go without depots to what is only nearly the name of one: that is what is wrong with it then.

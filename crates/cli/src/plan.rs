@@ -50,7 +50,8 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
     }
     if request.state == api::RequestState::Refused {
         if !arguments.json {
-            let offers = answer::offers(&request, arguments.wish.via());
+            let offers =
+                answer::warnings(&request) + &answer::offers(&request, arguments.wish.via());
             if !offers.is_empty() {
                 output::line(offers.trim_end());
             }
@@ -62,7 +63,7 @@ pub async fn run(arguments: PlanArguments) -> Outcome {
         let text = if request.stage_in.is_some() {
             stage_in::describe(&request, true)
         } else {
-            describe(&request)
+            describe(&request) + &arguments.wish.unsurvived(&request) + &answer::warnings(&request)
         };
         output::line(text.trim_end());
     }
@@ -92,5 +93,5 @@ fn describe(request: &api::Request) -> String {
     if !names(false).is_empty() {
         text += &answer::row("spare", &names(false).join(", "));
     }
-    text + &answer::warnings(request)
+    text
 }

@@ -112,22 +112,37 @@ pub async fn run(arguments: PullArguments) -> Outcome {
             arguments.directory.display(),
             output::counted(report.rebuilt_chunks, "chunk")
         ));
-        if report.left_out.count == 0 && is_kept(&service, id).await {
+        if report.left_out.count == 0
+            && let Some(kept) = what_is_kept(&service, id).await
+        {
             output::line(&format!(
-                "depots keep it too (`posthaste forget {id}` frees their space)"
+                "{kept} (`posthaste forget {id}` frees their space)"
             ));
         }
     }
     Ok(tell_losses(&arguments, &report))
 }
 
-/// Returns whether depots keep the pulled dataset.
-async fn is_kept(service: &ServiceClient, id: &str) -> bool {
+/// Returns what depots still do with the pulled dataset, if anything.
+async fn what_is_kept(service: &ServiceClient, id: &str) -> Option<String> {
     let request: Result<api::Request, Failure> = service.get(&format!("/v1/requests/{id}")).await;
-    request.is_ok_and(|request| {
-        request.state == api::RequestState::Delivered
-            && request.shares.iter().any(|share| share.stored_bytes > 0)
-    })
+    let request = request.ok()?;
+    let is_held = request.shares.iter().any(|share| share.stored_bytes > 0);
+    let lacks_it = |delivery: &api::Delivery| delivery.delivered.is_none();
+    let is_safe = matches!(
+        request.state,
+        api::RequestState::Safe | api::RequestState::Released
+    );
+    if !is_held {
+        None
+    } else if request.state == api::RequestState::Delivered {
+        Some("depots keep it too".into())
+    } else if is_safe && request.delivery.as_ref().is_some_and(lacks_it) {
+        let to = &request.to;
+        Some(format!("depots keep it until all of it is at {to} too"))
+    } else {
+        None
+    }
 }
 
 /// Reports the losses, and returns the exit code for them.

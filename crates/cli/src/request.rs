@@ -155,7 +155,7 @@ pub struct CancelArguments {
 /// Lets depots remove what they hold of a request, for which you have all that you need of it
 ///
 /// They keep what was pulled until its deadline and a while, for others to pull it too, unless it went to depots that each
-/// have all of it.
+/// have all of it. A destination that does not have it yet is waited for no longer.
 ///
 /// Example:
 ///   posthaste pull r7 ~/results && posthaste forget r7

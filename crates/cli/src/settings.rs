@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::{ArgAction, Command, error::ErrorKind as Wrong};
+use posthaste_endpoint::Error;
 use posthaste_service::{SITE_TABLES, Site, read_site};
 use toml::{
     Spanned,
@@ -122,15 +123,14 @@ fn complain(file: &Path, mut wrong: Complaints) -> Failure {
 
 fn text_in(file: &Path) -> Result<String, Failure> {
     let shown = file.display();
-    let failed =
-        |cause: std::io::Error| Failure::new(Exit::Fatal, format!("can't read {shown}: {cause}"));
+    let failed = |cause: std::io::Error| Error::io("read", shown.to_string(), cause);
     if file.metadata().map_err(failed)?.len() > BYTES_MAX {
         return Err(Failure::new(
             Exit::Fatal,
             format!("can't read {shown}: it has more than {BYTES_MAX} bytes"),
         ));
     }
-    std::fs::read_to_string(file).map_err(failed)
+    Ok(std::fs::read_to_string(file).map_err(failed)?)
 }
 
 /// Parses the text, or lists the mistakes with their lines.

@@ -10,6 +10,7 @@ use std::{
 
 use clap::Args;
 use posthaste_core::Settings;
+use posthaste_endpoint::Error;
 use posthaste_sim::{Report, Scenario, simulate, simulate_explained, simulate_recorded};
 use serde_json::json;
 
@@ -64,7 +65,13 @@ pub fn run(arguments: &SimulateArguments) -> Outcome {
     let Some(path) = &arguments.scenario else {
         return swarm::run(arguments);
     };
-    let scenario = Scenario::load(path).map_err(|error| Failure::usage(format!("{error}")))?;
+    path.metadata()
+        .map_err(|cause| Error::io("read", path.display().to_string(), cause))?;
+    let scenario = Scenario::load(path).map_err(|error| {
+        // What is wrong in it is shown in several lines.
+        let said = error.to_string();
+        Failure::usage(said.trim_end().replace('\n', "; "))
+    })?;
     match (&arguments.seeds, &arguments.explain) {
         (Some(seeds), _) => many(arguments, &scenario, seeds),
         (None, Some(id)) => explain(arguments, &scenario, id),

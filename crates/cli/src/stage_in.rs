@@ -255,18 +255,8 @@ pub fn describe(request: &api::Request, dry_run: bool) -> String {
         return text;
     };
     if let Some(finish) = &request.finish {
-        let slack = request.slack_s.map_or_else(String::new, |slack| {
-            format!(" (slack {})", moment::show_seconds(slack))
-        });
         let place = if stage_in.goes_out { "there" } else { "here" };
-        text += &answer::row(
-            place,
-            &format!(
-                "as likely as not by {}, nine times in ten by {}{slack}",
-                moment::time_of_day(&finish.p50),
-                moment::time_of_day(&finish.p90)
-            ),
-        );
+        text += &answer::row(place, &answer::finish(request, finish));
     }
     if let (Some(at), Some(begin_by)) = (&stage_in.not_before, &stage_in.begin_by) {
         text += &answer::row(

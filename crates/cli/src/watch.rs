@@ -227,6 +227,7 @@ pub(super) mod tests {
             deadline: "2026-11-20T18:01:00Z".into(),
             slack_s: Some(12.5),
             finish: None,
+            assumed: false,
             delivery: None,
             goes_on_as: None,
             safe_after_s: None,

@@ -50,7 +50,8 @@ pub struct WishesArguments {
     /// where the source stays
     #[arg(long, value_enum, default_value_t)]
     repair: Repair,
-    /// Most that it may cost in dollars, sending and keeping it together [default: any]
+    /// Most that it may cost in dollars, sending and keeping it together. Nothing that depots charge for goes on to
+    /// destinations then; the answer says so [default: any]
     #[arg(long, value_name = "USD", value_parser = parse_dollars, allow_negative_numbers = true)]
     budget: Option<f64>,
     /// Most to send for it a second, over all paths together: 10M, 1.5G [default: no limit]

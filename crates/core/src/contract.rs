@@ -55,7 +55,7 @@ pub use circuit::{
 };
 pub use command::Command;
 pub use drain::{Drain, DrainReason, DrainView};
-pub use due::{DeliveryView, Hindrance};
+pub use due::{DeliveryView, Hindrance, Undelivered};
 pub use encode::{Encode, EncodeError};
 pub use event::{Event, Happening};
 pub use fault::{Fault, FileAtFault, GiverEnd, Omission};

@@ -13,7 +13,7 @@ mod decisions;
 mod depot;
 mod due;
 pub(crate) mod failure_domain;
-mod forget;
+pub(crate) mod forget;
 mod fork;
 mod history;
 mod index;

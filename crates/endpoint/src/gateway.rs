@@ -18,7 +18,7 @@ pub use dial::{
     read_head, resolve, tune,
 };
 pub use known::Gateways;
-pub use pattern::{Pattern, is_of_this_machine};
+pub use pattern::{Pattern, is_of_this_machine, is_own};
 pub use reserved::{Reserved, is_reservation};
 pub use target::{Host, Target, split_port};
 pub use token::{

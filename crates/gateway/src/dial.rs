@@ -5,7 +5,8 @@ use std::{net::IpAddr, sync::Arc};
 use posthaste_endpoint::{
     Error, ErrorKind, Result,
     gateway::{
-        Braid, Hop, Passage, Reserved, Segment, Target, ask, connect, is_of_this_machine, resolve,
+        Braid, Hop, Passage, Reserved, Segment, Target, ask, connect, is_of_this_machine, is_own,
+        resolve,
     },
 };
 use socket2::SockRef;
@@ -84,9 +85,11 @@ pub(crate) async fn open(
         none if none.is_empty() => resolve(target).await?,
         known => known,
     };
-    // A name that is allowed as such must not lead to the gateway's own machine.
-    addresses
-        .retain(|&at| table.allows_address(at, target.port) || by_name && !is_of_this_machine(at));
+    // A name that is allowed as such must not lead to the gateway's own machine, nor to another
+    // address of it if every name is.
+    let is_named = table.names(target);
+    let is_others = |at| !is_of_this_machine(at) && (is_named || !is_own(at));
+    addresses.retain(|&at| table.allows_address(at, target.port) || by_name && is_others(at));
     if addresses.is_empty() {
         return Err(
             Error::new(ErrorKind::PermissionDenied, "lead to", target.to_string())

@@ -176,6 +176,12 @@ impl Table {
         self.allow.iter().any(|rule| rule.is_about(target))
     }
 
+    /// Returns whether a rule that does not allow every host allows the target as it was named.
+    pub(crate) fn names(&self, target: &Target) -> bool {
+        let is_about = |rule: &Pattern| !rule.is_of_all() && rule.is_about(target);
+        self.allow.iter().any(is_about)
+    }
+
     /// Returns whether a rule allows an address as such.
     pub(crate) fn allows_address(&self, address: std::net::IpAddr, port: u16) -> bool {
         self.allow

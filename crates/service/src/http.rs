@@ -289,6 +289,16 @@ async fn nothing_here(request: Request) -> Refusal {
     )
 }
 
+/// Refuses a request whose head is larger than that.
+pub(crate) fn head_too_large(most: usize) -> Response {
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    let message = format!(
+        "can't read the request: its address and headers are over {}",
+        posthaste_types::Bytes::new(most as u64)
+    );
+    answer_problem(&api::Problem::new(status.as_u16(), "invalid", message))
+}
+
 /// Gives every refusal the form of its interface.
 async fn shape_refusal(request: Request, next: middleware::Next) -> Response {
     let is_fts = request.uri().path().starts_with(fts::PREFIX);

@@ -21,10 +21,17 @@ use tokio::{
 };
 use tower_service::Service as _;
 
-use crate::Options;
+use crate::{Options, http::head_too_large};
 
 /// Time after which a connection is closed if no request begins, or a request's head does not end.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Largest head of a request that is answered: the longest token and address are a tenth of this.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// Largest head of a request that is read, so that the refusal of a larger one has our form.
+const HEAD_BYTES_READ_MAX: u32 = 256 << 10;
+
 /// Checks that plain HTTP is served beyond loopback only behind a TLS proxy.
 pub(crate) fn check(options: &Options) -> Result<()> {
     let addresses = [Some(options.listen), options.fts_listen];
@@ -74,8 +81,12 @@ async fn serve(stream: TcpStream, routes: Router, guest: Guest, mut end: watch::
     let asks = guest.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
         asks.let_in();
-        let answered = routes.clone().call(request.map(Body::new));
+        let answered = (head_bytes(&request) <= HEAD_BYTES_MAX)
+            .then(|| routes.clone().call(request.map(Body::new)));
         async move {
+            let Some(answered) = answered else {
+                return Ok(head_too_large(HEAD_BYTES_MAX));
+            };
             let mut response = answered.await?;
             // A caller without a token starts over, behind others.
             if response.status() == StatusCode::UNAUTHORIZED {
@@ -89,6 +100,7 @@ async fn serve(stream: TcpStream, routes: Router, guest: Guest, mut end: watch::
     http.http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT);
+    http.http2().max_header_list_size(HEAD_BYTES_READ_MAX);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
     let silence = async {
         sleep(HEAD_TIMEOUT).await;
@@ -104,6 +116,16 @@ async fn serve(stream: TcpStream, routes: Router, guest: Guest, mut end: watch::
     if guest.is_in() {
         let _ = connection.await;
     }
+}
+
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len());
+    request
+        .uri()
+        .path_and_query()
+        .map_or(0, |of| of.as_str().len())
+        + headers.sum::<usize>()
 }
 
 #[cfg(test)]
@@ -136,13 +158,20 @@ mod tests {
             );
             tokio::task::yield_now().await;
         }
-        let mut asks = connect().await.unwrap();
-        asks.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            .await
-            .unwrap();
-        let mut text = String::new();
-        asks.read_to_string(&mut text).await.unwrap();
+        let ask = async |more: &str| {
+            let mut asks = connect().await.unwrap();
+            let head = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{more}\r\n");
+            asks.write_all(head.as_bytes()).await.unwrap();
+            let mut text = String::new();
+            asks.read_to_string(&mut text).await.unwrap();
+            text
+        };
+        let text = ask("").await;
         assert!(text.ends_with("here"), "{text}");
+        let text = ask(&format!("X: {}\r\n", "x".repeat(HEAD_BYTES_MAX))).await;
+        assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
+        assert!(text.contains("application/problem+json"), "{text}");
+        assert!(text.contains(r#""code":"invalid""#), "{text}");
         end.send_replace(true);
         running.join_next().await.unwrap().unwrap().unwrap();
     }

@@ -195,6 +195,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         purge_at: purge_at.map(moment),
         slack_s: view.and_then(|view| slack(view, deadline)),
         finish: view.and_then(|view| view.finish).map(finish),
+        assumed: false,
         safe_after_s: (view.and_then(safe_at)).map(|at| seconds(at.slack_micros(record.created))),
         bytes,
         files,
@@ -238,6 +239,7 @@ fn complete(
     ];
     shown.warnings.extend(more.into_iter().flatten());
     shown.warnings.extend(ending::pulled(shown));
+    shown.warnings.extend(ending::unpaid(centre, mind, record));
     let is_pending = record.release && awaits_release(shown);
     if shown.source_kept && shown.reason.is_none() {
         shown.reason = ending::why_kept(centre, record, decisions, false);

@@ -64,7 +64,8 @@ impl std::fmt::Display for Spread {
     }
 }
 
-/// Returns the facts for comparison, as one item of a list; `folder` is that of the files.
+/// Returns the commit and the machine that figures belong to, as items of a list; `folder` is that
+/// of the files.
 pub fn machine(folder: &Path) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| -> String {
@@ -91,20 +92,26 @@ pub fn machine(folder: &Path) -> String {
         })
         .unwrap_or_default();
     format!(
-        "- machine: {processor}, {cores} cores, {memory} of memory, Linux {kernel}, files on \
-         {disk}\n"
+        "- commit: {}\n- machine: {processor}, {cores} cores, {memory} of memory, Linux {kernel}, files on \
+         {disk}\n",
+        commit()
     )
 }
 
-/// Returns the commit and the machine that figures belong to, as items of a list.
+/// Returns the same for figures that need no files.
 pub fn facts() -> String {
+    machine(&root())
+}
+
+/// Returns the commit that is built here.
+pub fn commit() -> String {
     let commit = Command::new("git")
         .args(["describe", "--always", "--dirty"])
         .current_dir(root())
         .output();
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let commit = commit.unwrap_or_default();
-    format!("- commit: {}\n{}", first_line(&commit), machine(&root()))
+    first_line(&commit).to_owned()
 }
 
 /// Returns the text with a capital first letter.

@@ -13,6 +13,8 @@ mod world;
 
 use measured::{Matrix, Tables};
 
+use crate::bench::figures::commit;
+
 const HEAD: &str = "\
 # Timely Offloading, reproduced
 
@@ -39,6 +41,7 @@ is not printed, and not limited here.
 pub fn page() -> anyhow::Result<String> {
     let (matrix, tables) = (Matrix::read()?, Tables::read()?);
     let mut text = String::from(HEAD);
+    text.push_str(&format!("- commit: {}\n\n", commit()));
     text.push_str(&transfers::table1(&matrix, &tables)?);
     text.push_str(&transfers::table2(&matrix, &tables)?);
     text.push_str(&transfers::table3(&matrix, &tables)?);

@@ -28,6 +28,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
+    for (path, text) in tree.ending(".md") {
+        if path.starts_with("docs/benchmarks/") || path.starts_with("docs/reproduced/") {
+            let names = |what: &str| text.lines().any(|line| line.contains(what));
+            if !names("`cargo xtask ") || !text.lines().any(|line| line.starts_with("- commit")) {
+                let message = "it names no commit (`- commit: …`) or no command that makes it";
+                found.push(Finding::new(path, 1, message));
+            }
+        }
+    }
     for (path, text) in tree.ending(".rs") {
         for piece in source::pieces(text) {
             if piece.kind == Kind::Comment {
@@ -161,6 +170,17 @@ mod tests {
             ("docs/demo.svg", "<svg/>"),
             ("README.md", "# A `cp`, first\n"),
         ]))
+    }
+
+    #[test]
+    fn figures_without_their_commit_or_command_are_found() {
+        let found = |text: &str| check(&Tree::of(&[LOG, ("docs/benchmarks/copy.md", text)]));
+        assert_eq!(
+            found("By `cargo xtask bench copy`.\n\n- commit: 1a2b3c4d\n"),
+            []
+        );
+        assert_eq!(found("By `cargo xtask bench copy`.\n").len(), 1);
+        assert_eq!(found("By hand.\n\n- commit: 1a2b3c4d\n").len(), 1);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use posthaste_api::Bearer;
-use posthaste_endpoint::ErrorKind;
+use posthaste_endpoint::{Error, ErrorKind};
 use posthaste_service::{make_private_directory, read_private, write_private};
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ impl Login {
         match file.symlink_metadata() {
             Ok(_) => Ok(Some(Self { file })),
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(cause) => Err(failed("look at", &file, &cause)),
+            Err(cause) => Err(failed("look at", &file, cause)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Login {
     pub fn forget(&self) -> Result<Stored, Failure> {
         let _locked = self.lock()?;
         let stored = self.read();
-        fs::remove_file(&self.file).map_err(|cause| failed("remove", &self.file, &cause))?;
+        fs::remove_file(&self.file).map_err(|cause| failed("remove", &self.file, cause))?;
         stored
     }
 
@@ -146,8 +146,8 @@ impl Login {
         let path = self.file.with_extension("lock");
         let mut options = fs::OpenOptions::new();
         let opened = options.create(true).truncate(false).write(true).open(&path);
-        let file = opened.map_err(|cause| failed("lock", &path, &cause))?;
-        file.lock().map_err(|cause| failed("lock", &path, &cause))?;
+        let file = opened.map_err(|cause| failed("lock", &path, cause))?;
+        file.lock().map_err(|cause| failed("lock", &path, cause))?;
         Ok(file)
     }
 }
@@ -169,9 +169,6 @@ fn file_of(url: &str) -> PathBuf {
     logins.join(format!("{}.json", &name[..32]))
 }
 
-fn failed(verb: &str, path: &Path, cause: &std::io::Error) -> Failure {
-    Failure::new(
-        Exit::Fatal,
-        format!("can't {verb} {}: {cause}", path.display()),
-    )
+fn failed(operation: &'static str, path: &Path, cause: std::io::Error) -> Failure {
+    Error::io(operation, path.display().to_string(), cause).into()
 }

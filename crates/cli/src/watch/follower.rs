@@ -58,7 +58,7 @@ impl Follower {
                 break;
             };
             self.newest = event.seq;
-            if is_before(&event, self.since) {
+            if is_before(&event, self.since) || is_of_others(&event, &request) {
                 continue;
             }
             self.recent.push_back(event.clone());
@@ -87,13 +87,28 @@ fn is_before(event: &api::Event, since: Option<Timestamp>) -> bool {
     event.request.is_none() && at.zip(since).is_some_and(|(at, since)| at < since)
 }
 
+/// Returns whether an event concerns a depot that the request does not use.
+fn is_of_others(event: &api::Event, request: &api::Request) -> bool {
+    let sources = request
+        .stage_in
+        .iter()
+        .flat_map(|stage_in| &stage_in.sources);
+    let sources = sources.map(|source| &source.name);
+    let mut used = request
+        .shares
+        .iter()
+        .map(|share| &share.depot)
+        .chain(sources);
+    let depot = event.depot.as_ref().filter(|_| event.request.is_none());
+    depot.is_some_and(|depot| !used.any(|used| used == depot))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_happened_to_depots_before_a_request_is_not_told_of_it() {
-        let event = |at: &str, request: Option<&str>| api::Event {
+    fn event(at: &str, request: Option<&str>) -> api::Event {
+        api::Event {
             seq: 1,
             at: at.into(),
             request: request.map(str::to_owned),
@@ -101,7 +116,30 @@ mod tests {
             name: "depot-down".into(),
             text: "depot down".into(),
             reason: "it can't be reached".into(),
-        };
+        }
+    }
+
+    #[test]
+    fn what_happens_to_depots_of_other_requests_is_not_told_of_it() {
+        let mut request = crate::watch::tests::request("moving", false);
+        let at = "2026-11-27T14:57:46.5Z";
+        assert!(is_of_others(&event(at, None), &request));
+        assert!(!is_of_others(&event(at, Some("r1")), &request));
+        request.shares.push(api::Share {
+            depot: "ash".into(),
+            state: api::DepotState::Down,
+            active: false,
+            stored: 0,
+            stored_bytes: 0,
+            in_flight: 0,
+            reserved_bytes: 0,
+            rate_bytes_per_s: 0,
+        });
+        assert!(!is_of_others(&event(at, None), &request));
+    }
+
+    #[test]
+    fn what_happened_to_depots_before_a_request_is_not_told_of_it() {
         let since = "2026-11-27T14:57:46.5Z".parse().ok();
         assert!(is_before(&event("2026-11-27T14:57:46.4Z", None), since));
         for (at, request) in [

@@ -78,7 +78,7 @@ fn each_error_in_json_has_its_code() {
         (
             &["status", "--json", "--service", "http://127.0.0.1:1"],
             7,
-            "other",
+            "unauthenticated",
         ),
         (&["explain", "last", "--json"], 4, "not-found"),
     ] {
@@ -87,6 +87,25 @@ fn each_error_in_json_has_its_code() {
         assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {said}");
         assert_eq!(last(&output)["code"], code, "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn a_file_that_is_not_there_ends_each_command_alike() {
+    for arguments in [
+        &["check-config", "/none"][..],
+        &["serve", "--config", "/none"],
+        &["simulate", "/none.toml"],
+        &["migrate", "--from", "/none", "--to", "postgres:///none"],
+        &["check", "/none"],
+        &["purge-report", "/none", "--policy", "/none"],
+    ] {
+        let (code, said) = failure(&run(arguments));
+        assert_eq!(code, 4, "{arguments:?}: {said}");
+        assert!(said.contains("/none"), "{said}");
+    }
+    let (code, said) = failure(&run(&["simulate", "/proc/self/status"]));
+    assert_eq!(code, 2, "{said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
 }
 
 #[test]
@@ -173,5 +192,21 @@ fn what_failed_at_the_service_says_how() {
         assert_eq!(told[field], code, "{more:?}: {said}: {told}");
         assert!(!said.contains("can't reach the service"), "{said}");
         assert!(!said.contains('\u{1b}'), "{said:?}");
+    }
+    // What a stage-in brought is where it was to be, and nowhere else.
+    let there = folder.path().join("there");
+    let there = there.to_str().unwrap();
+    let brought = service.json(&[&stage_in[..], &[run, there, "--wait"]].concat());
+    let id = brought["id"].as_str().unwrap();
+    let back = folder.path().join("back");
+    let back = back.to_str().unwrap();
+    for command in [&["pull", id, back][..], &["forget", id]] {
+        let output = service.run(command);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        assert!(
+            said.contains(&format!("its files go to {there} themselves")),
+            "{said}"
+        );
     }
 }

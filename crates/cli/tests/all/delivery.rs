@@ -291,3 +291,27 @@ fn a_depot_keeps_what_its_destination_had_and_spoiled() {
     service.json(&["pull", "r1", arrived.to_str().unwrap(), "--json"]);
     assert_eq!(picture(&arrived), before);
 }
+
+#[test]
+fn who_pulls_elsewhere_does_not_keep_it_from_its_destination() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut relays, service, scratch) = stage(folder.path(), "60M");
+    relays[3].kill();
+    service.wait_for_depots(|depot| (depot["state"] == "down") == (depot["name"] == "home"));
+    let scratch = scratch.to_str().unwrap();
+    let submit = [
+        &["offload", scratch, "--deadline", "10m", "--json"][..],
+        &WAYS,
+    ]
+    .concat();
+    service.json(&submit);
+    service.wait_until("r1", |request| request["state"] == "safe");
+    let elsewhere = folder.path().join("elsewhere");
+    let pulled = service.run(&["pull", "r1", elsewhere.to_str().unwrap()]);
+    let said = text(&pulled.stdout);
+    assert!(said.contains("until all of it is at home too"), "{said}");
+    assert_eq!(service.status("r1")["state"], "safe");
+    relays[3].restart();
+    let request = service.wait_until("r1", |request| request["state"] == "delivered");
+    assert!(request["delivery"]["delivered"].is_string(), "{request}");
+}

@@ -96,6 +96,48 @@ fn a_budget_is_kept_and_what_it_would_take_is_said() {
     let spent = request["spent_usd"].as_f64().unwrap();
     // Eighteen megabytes at a dollar a gigabyte.
     assert!((0.015..=0.03).contains(&spent), "{spent}: {request}");
+    // Whatever it does not pay is said before anything moves.
+    let scratch = centre.folder.path().join("scratch");
+    let to_depot = ["offload", scratch.to_str().unwrap(), "--to", "ash"];
+    let over = ["--via", "birch,cedar", "--code", "1+1", "--dry-run"];
+    let ask = |more: &[&str]| {
+        let output = centre.service.run(&[&to_depot[..], &over, more].concat());
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let dear = ["--deadline", "10m", "--budget", "1"];
+    let said = ask(&dear);
+    assert!(
+        said.contains("nothing is delivered to ash: it charges"),
+        "{said}"
+    );
+    let said = ask(&[&dear[..], &["--deliver-by", "20m"]].concat());
+    assert!(said.contains("no budget pays that"), "{said}");
+    let said = ask(&["--deadline", "10m"]);
+    assert!(!said.contains("nothing is delivered"), "{said}");
+}
+
+#[test]
+fn one_depot_survives_no_loss_and_that_is_said() {
+    let centre = Centre::new(36);
+    let scratch = centre.folder.path().join("scratch");
+    let offload = [
+        "offload",
+        scratch.to_str().unwrap(),
+        "--to",
+        "home",
+        "--dry-run",
+    ];
+    let ask = |more: &[&str]| {
+        let more = [&["--deadline", "10m"], more].concat();
+        text(&centre.service.run(&[&offload[..], &more].concat()).stdout)
+    };
+    let lone = "with one depot no loss is survived";
+    assert!(ask(&["--via", "ash"]).contains(lone));
+    assert!(
+        !ask(&["--via", "ash", "--code", "1+0"]).contains(lone),
+        "it was asked for"
+    );
+    assert!(!ask(&["--via", "ash,birch"]).contains(lone));
 }
 
 #[test]

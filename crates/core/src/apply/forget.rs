@@ -40,15 +40,9 @@ pub(crate) fn begin_forgetting(state: &mut State, id: RequestId, reason: Reason)
     }
 }
 
-/// Lets depots drop a request that is complete elsewhere at a user's request, however long it
-/// was to be kept.
-pub(crate) fn on_forget_asked(state: &mut State, id: RequestId) {
-    forget_delivered(state, id, Reason::Asked);
-}
-
 /// Orders depots to remove a request, once it is delivered and nothing is to be done with it
 /// any more.
-fn forget_delivered(state: &mut State, id: RequestId, reason: Reason) {
+pub(crate) fn forget_delivered(state: &mut State, id: RequestId, reason: Reason) {
     let now = state.now;
     let has_gone_on = state::onward::has_gone_on(state, id);
     let Some(request) = state.requests.get_mut(&id) else {

@@ -25,6 +25,7 @@ pub(crate) mod depot_up;
 pub(crate) mod distance_told;
 pub(crate) mod driver_started;
 pub(crate) mod file_at_fault;
+pub(crate) mod forget_asked;
 pub(crate) mod fragment_failed;
 pub(crate) mod fragment_stored;
 pub(crate) mod gather_told;
@@ -229,7 +230,9 @@ pub(crate) fn take(state: &mut State, input: Input, out: &mut Outbox) {
             apply::inputs::source_kept::on_source_kept(state, request, fault, out)
         }
         Input::Delivered { request } => apply::inputs::delivered::on_delivered(state, request, out),
-        Input::ForgetAsked { request } => apply::forget::on_forget_asked(state, request),
+        Input::ForgetAsked { request } => {
+            apply::inputs::forget_asked::on_forget_asked(state, request, out)
+        }
         Input::DeadlineMoved { request, deadline } => {
             apply::inputs::deadline_moved::on_deadline_moved(state, request, deadline, out);
         }

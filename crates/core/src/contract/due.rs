@@ -1,5 +1,5 @@
 use core::fmt;
-use posthaste_types::{ByteRate, Bytes, RequestId, Timestamp, record};
+use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp, record};
 
 use crate::contract::Forecast;
 
@@ -36,6 +36,10 @@ record! {
         },
         /// The destination lies in a store, which gathers nothing.
         6 = Store,
+        /// Taking it costs something at the destination, which no budget pays.
+        7 = Charges,
+        /// Giving it costs something at too many of the depots, which no budget pays.
+        8 = Unpaid,
     }
 }
 
@@ -47,6 +51,12 @@ impl fmt::Display for Hindrance {
             }
             Self::Away => f.write_str("it is away"),
             Self::Store => f.write_str("it lies in a store, which gathers nothing by itself"),
+            Self::Charges => {
+                f.write_str("it charges for what it takes from depots, and no budget pays that")
+            }
+            Self::Unpaid => {
+                f.write_str("depots charge for what they give it, and no budget pays that")
+            }
             Self::Full { bytes } => write!(f, "it lacks {bytes} of space"),
             Self::NoGiver => f.write_str("nobody that is there has what it lacks"),
             Self::Others { request } => write!(f, "{request} is wanted there first"),
@@ -59,6 +69,17 @@ impl fmt::Display for Hindrance {
                 write!(f, "it takes {rate} from those that have it, {known}")
             }
         }
+    }
+}
+
+record! {
+    /// Destination that will not have all of a request, and why.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Undelivered {
+        /// The destination.
+        pub depot: DepotId,
+        /// Obstacle for good.
+        pub hindrance: Hindrance,
     }
 }
 
@@ -79,5 +100,7 @@ record! {
         pub missed: bool,
         /// Time of complete delivery to all destinations.
         pub whole_at: Option<Timestamp>,
+        /// First destination to which a budget brings nothing from depots; none without one.
+        pub undelivered: Option<Undelivered>,
     }
 }

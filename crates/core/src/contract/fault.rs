@@ -107,7 +107,7 @@ impl fmt::Display for Fault {
             Self::SourceStalled => "the source can't be read now",
             Self::NamesMeet => "one of its names is taken where it goes",
             Self::SourcesDiffer => "it holds something else than another source",
-            Self::Other => "it failed",
+            Self::Other => "the log says what failed",
         })
     }
 }

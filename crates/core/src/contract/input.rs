@@ -115,7 +115,7 @@ record! {
         },
         /// The source could not be removed; it stays.
         12 = SourceKept { #[doc = "The request."] request: RequestId, #[doc = "Why."] fault: Fault },
-        /// The destination pulled and verified the whole dataset.
+        /// Somebody pulled and verified the whole dataset.
         13 = Delivered {
             /// The request.
             request: RequestId,

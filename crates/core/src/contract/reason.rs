@@ -182,7 +182,7 @@ record! {
             /// The deadline.
             deadline: Timestamp,
         },
-        /// The destination has pulled and verified every chunk.
+        /// Somebody has pulled and verified every chunk.
         24 = Verified,
         /// An optimizer chose the number of fragments in flight to a depot.
         25 = Tuned {

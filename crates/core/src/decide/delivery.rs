@@ -15,7 +15,7 @@ use posthaste_types::{ByteRate, Bytes, ChunkIndex, DepotId, FragmentIndex, Reque
 
 use crate::{
     contract::{Command, Reason},
-    decide,
+    decide, state,
     state::{FlightKey, Request, State},
 };
 
@@ -99,19 +99,18 @@ pub(crate) fn perches(state: &State, id: RequestId, request: &Request) -> Vec<Pe
         let depot = state.depots.get(&lane.depot)?;
         let is_there = depot.is_up() && lane.asked_at.is_none();
         let is_destination = request.is_destination(place);
-        let is_free = request.wishes.budget_micro_usd.is_none() || depot.is_free();
         let chunk = request.spec.chunk_size.min(request.spec.bytes);
         Some(Perch {
             lane: place,
             depot: lane.depot,
             is_destination,
             is_live: live >> place & 1 == 1,
-            gives: is_there && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
+            gives: is_there && state::usable::gives_for(request, depot),
             // A store can't gather.
             is_open: is_destination
                 && is_there
                 && !depot.stores
-                && is_free
+                && state::usable::takes_for(request, depot)
                 && depot.is_open(state.now)
                 && decide::delivery::space::space_to_deliver(state, id, request, place) >= chunk,
         })

@@ -3,21 +3,23 @@
 use alloc::vec::Vec;
 use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
-use crate::state::{Request, State};
+use crate::{
+    state,
+    state::{Request, State},
+};
 
 /// Returns the lanes from which depots may read to rebuild a chunk, and those that may rebuild
 /// one, as masks. They need not be up now. A request with a budget uses free depots only, a store
 /// can't rebuild, and a depot that is too small takes nothing.
 pub(crate) fn rebuilders(state: &State, request: &Request) -> (u64, u64) {
-    let has_budget = request.wishes.budget_micro_usd.is_some();
     let bytes = (request.replica).bytes_of(ChunkIndex::new(0), FragmentIndex::new(0));
     let lanes = request.depot_lanes();
     lanes.fold((0, 0), |(givers, takers), lane| {
         let Some(depot) = state.depots.get(&request.lanes[lane].depot) else {
             return (givers, takers);
         };
-        let gives = !has_budget || depot.gives_free();
-        let is_wished = !request.is_barred(lane) && (!has_budget || depot.is_free());
+        let gives = state::usable::gives_for(request, depot);
+        let is_wished = !request.is_barred(lane) && state::usable::takes_for(request, depot);
         let takes = is_wished && !depot.stores && depot.capacity >= bytes;
         (
             givers | u64::from(gives) << lane,

@@ -78,10 +78,10 @@ pub(crate) fn sights(state: &State, request: &Request) -> Vec<Sight> {
             },
             is_nearer: false,
             is_live: live >> place & 1 == 1,
-            gives: is_there && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
+            gives: is_there && state::usable::gives_for(request, depot),
             is_open: is_there
                 && !depot.is_draining()
-                && (request.wishes.budget_micro_usd.is_none() || depot.is_free())
+                && state::usable::takes_for(request, depot)
                 && depot.is_open_to(request, place, state.now)
                 && depot.space() - state.index.kept(lane.depot)
                     >= request.replica.bytes_of(ChunkIndex::new(0), FIRST),

@@ -10,6 +10,7 @@ use posthaste_types::{ChunkIndex, DepotId, FragmentIndex, RequestId};
 
 use crate::{
     contract::RequestState,
+    state,
     state::{Request, State},
 };
 
@@ -66,13 +67,13 @@ pub(crate) fn benches(state: &State, request: &Request) -> Vec<Bench> {
         let lane = &request.lanes[place];
         let depot = state.depots.get(&lane.depot)?;
         let is_there = depot.is_up() && lane.asked_at.is_none();
-        let is_wished = request.uncommon.barred >> place & 1 == 0
-            && (request.wishes.budget_micro_usd.is_none() || depot.is_free());
+        let is_wished =
+            request.uncommon.barred >> place & 1 == 0 && state::usable::takes_for(request, depot);
         Some(Bench {
             lane: place,
             depot: lane.depot,
             is_live: live >> place & 1 == 1,
-            gives: is_there && (request.wishes.budget_micro_usd.is_none() || depot.gives_free()),
+            gives: is_there && state::usable::gives_for(request, depot),
             // A store can't rebuild.
             is_open: is_there
                 && is_wished

@@ -276,6 +276,10 @@ impl<'a> Teller<'a> {
             let (spent, budget) = (Dollars(view.spent_micro_usd), Dollars(budget));
             self.say(format!("It spent {spent} of its budget of {budget}."));
         }
+        if let Some(undelivered) = view.delivery.and_then(|delivery| delivery.undelivered) {
+            let (name, why) = (tale.name_of(Some(undelivered.depot)), undelivered.hindrance);
+            self.say(format!("Nothing is delivered to {name}: {why}."));
+        }
         let ended = self.ended();
         if let Some(at) = ended {
             let lay = at.since(view.submitted);

@@ -28,6 +28,13 @@ impl Mind {
         state::onward::goes_on_as(&self.state, of)
     }
 
+    /// Returns whether a user may let depots drop a request: it is delivered, or somebody pulled all
+    /// of it and only destinations lack it.
+    #[must_use]
+    pub fn may_forget(&self, request: RequestId) -> bool {
+        state::forget::may_forget(&self.state, request)
+    }
+
     /// Returns whether a depot is lent for some request only below a load.
     #[must_use]
     pub fn heeds_load(&self, id: DepotId) -> bool {

@@ -12,7 +12,7 @@ use posthaste_plan::Curve;
 use posthaste_types::{ByteRate, Bytes, DepotId, RequestId, Timestamp};
 
 use crate::{
-    contract::Hindrance,
+    contract::{Hindrance, Undelivered},
     state,
     state::completion::belief::Belief,
     state::{Depot, Request, Route, State},
@@ -193,8 +193,12 @@ pub(crate) fn delivery_at(
     };
     let straight = straight(state, request, lane).min(lacks);
     let rest = lacks - straight;
-    if depot.stores && rest > Bytes::ZERO {
-        return Err(out_of_sight(Hindrance::Store));
+    let refusal = match depot.stores {
+        true => Some(Hindrance::Store),
+        false => unpaid(state, request, lane),
+    };
+    if let Some(hindrance) = refusal.filter(|_| rest > Bytes::ZERO) {
+        return Err(out_of_sight(hindrance));
     }
     if depot.space() < rest {
         let bytes = rest - depot.space();
@@ -248,6 +252,47 @@ pub(crate) fn straight(_state: &State, request: &Request, lane: usize) -> Bytes 
     }
 }
 
+/// Returns the first destination that lacks something which a budget brings it neither from the
+/// centre nor from others, and why.
+pub(crate) fn undelivered(state: &State, request: &Request) -> Option<Undelivered> {
+    let lacks = |lane: &usize| {
+        let lacks = request.spec.bytes - request.replica.stored(*lane).1;
+        request.delivery.is_some() && lacks > straight(state, request, *lane)
+    };
+    let mut lacking = request.destinations().filter(lacks);
+    lacking.find_map(|lane| {
+        Some(Undelivered {
+            depot: request.lanes[lane].depot,
+            hindrance: unpaid(state, request, lane)?,
+        })
+    })
+}
+
+/// Returns how a budget keeps a destination from taking anything from others, if it does.
+fn unpaid(state: &State, request: &Request, lane: usize) -> Option<Hindrance> {
+    let depot_of = |lane: usize| state.depots.get(&request.lanes[lane].depot);
+    if !state::usable::takes_for(request, depot_of(lane)?) {
+        return Some(Hindrance::Charges);
+    }
+    let gives = |lane: &usize| {
+        depot_of(*lane).is_some_and(|depot| state::usable::gives_for(request, depot))
+    };
+    let others = request.destinations().filter(|&other| other != lane);
+    let mut whole = others.filter(|&other| {
+        request.replica.stored(other).1 + straight(state, request, other) > Bytes::ZERO
+    });
+    let holders = request.depot_lanes().filter(|&lane| holds(request, lane));
+    let (giving, charging): (Vec<usize>, Vec<usize>) = holders.partition(gives);
+    let is_rebuilt = giving.len() >= usize::from(request.spec.code.data());
+    let is_given = is_rebuilt || charging.is_empty() || whole.any(|other| gives(&other));
+    (!is_given).then_some(Hindrance::Unpaid)
+}
+
+/// Returns whether a depot holds some of the request, or is to.
+fn holds(request: &Request, lane: usize) -> bool {
+    request.lanes[lane].is_active || request.replica.stored(lane).0 > 0
+}
+
 /// Returns how long a destination takes so much from others, and how fast. Chunks that another
 /// destination has or gets whole come from there, the rest in fragments from depots. None if no
 /// place has it.
@@ -259,7 +304,11 @@ fn ways_to(
     belief: Belief,
 ) -> Option<Ways> {
     let to = request.lanes[lane].depot;
-    let is_there = |lane: usize| state::usable::can_give(state, request, lane);
+    let is_there = |lane: usize| {
+        let depot = state.depots.get(&request.lanes[lane].depot);
+        let is_let = depot.is_some_and(|depot| state::usable::gives_for(request, depot));
+        is_let && state::usable::can_give(state, request, lane)
+    };
     let others = request
         .destinations()
         .filter(|&other| other != lane && is_there(other));
@@ -269,10 +318,7 @@ fn ways_to(
         (there.min(rest), rate, is_assumed)
     });
     let whole = whole.max_by_key(|&(there, rate, _)| (there, rate));
-    let gives = |lane: &usize| {
-        let holds = request.lanes[*lane].is_active || request.replica.stored(*lane).0 > 0;
-        holds && is_there(*lane)
-    };
+    let gives = |lane: &usize| holds(request, *lane) && is_there(*lane);
     let givers = request.depot_lanes().filter(gives);
     let mut rates: Vec<(ByteRate, bool)> = givers
         .map(|giver| pair_rate(state, request.lanes[giver].depot, to, belief))

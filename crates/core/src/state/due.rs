@@ -28,6 +28,8 @@ record! {
         pub(crate) on_time_ticks: u32,
         /// Time since which every destination has all of it.
         pub(crate) whole_at: Option<Timestamp>,
+        /// True if somebody pulled all of it, while destinations wait for it.
+        pub(crate) was_pulled: bool,
     }
 }
 
@@ -45,5 +47,6 @@ impl Blank for Due {
         late_ticks: 0,
         on_time_ticks: 0,
         whole_at: None,
+        was_pulled: false,
     };
 }

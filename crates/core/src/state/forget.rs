@@ -1,6 +1,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use posthaste_types::{DepotId, RequestId, Timestamp, record};
 
+use crate::{
+    contract::{ReleasePolicy, RequestState},
+    state,
+    state::{Request, State},
+};
+
 record! {
     /// Order to a depot to remove what it holds of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +30,25 @@ record! {
         all: BTreeMap<(RequestId, DepotId), Forget>,
         due: BTreeSet<(Timestamp, (RequestId, DepotId))>,
     }
+}
+
+/// Returns whether a user may let depots drop a request: it is delivered, or somebody pulled all of
+/// it and only destinations lack it.
+pub(crate) fn may_forget(state: &State, id: RequestId) -> bool {
+    let may = |request: &Request| match request.state {
+        RequestState::Delivered => true,
+        RequestState::Safe => request.spec.release == ReleasePolicy::Never,
+        RequestState::Released => true,
+        RequestState::Moving
+        | RequestState::Refused
+        | RequestState::Cancelled
+        | RequestState::Failed => false,
+    };
+    let was_pulled =
+        |request: &Request| request.state == RequestState::Delivered || request.due.was_pulled;
+    let is_going_on = state::onward::is_going_on(state, id);
+    let request = state.requests.get(&id);
+    !is_going_on && request.is_some_and(|request| may(request) && was_pulled(request))
 }
 
 impl Forgets {

@@ -23,6 +23,16 @@ pub(crate) fn can_give(state: &State, request: &Request, lane: usize) -> bool {
     !request.is_unwanted(lane) && depot.is_some_and(Depot::is_expected)
 }
 
+/// Returns whether a depot may give to others for a request: with a budget only what costs nothing.
+pub(crate) fn gives_for(request: &Request, depot: &Depot) -> bool {
+    request.wishes.budget_micro_usd.is_none() || depot.gives_free()
+}
+
+/// Returns whether a depot may take from others for a request: with a budget only what costs nothing.
+pub(crate) fn takes_for(request: &Request, depot: &Depot) -> bool {
+    request.wishes.budget_micro_usd.is_none() || depot.is_free()
+}
+
 /// Returns whether the depot of a lane is up, expected, or may come back.
 pub(crate) fn may_use(state: &State, request: &Request, lane: usize) -> bool {
     let depot = state.depots.get(&request.lanes[lane].depot);

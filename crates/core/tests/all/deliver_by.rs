@@ -193,3 +193,15 @@ fn danger_to_a_delivery_is_said_before_it_is_late_and_apart_from_being_safe() {
         assert!(told.contains(what), "{what}: {told}");
     }
 }
+
+#[test]
+fn a_pull_says_nothing_for_a_destination_be_it_the_only_one() {
+    let mut desk = Desk::new();
+    desk.ask(vec![HOME], START + HOUR);
+    desk.give(vec![Input::Delivered { request: REQUEST }]);
+    let view = desk.mind.request(REQUEST).unwrap();
+    assert_eq!(view.state, RequestState::Moving);
+    assert!(desk.said_at("delivered").is_none());
+    let story = desk.mind.story(REQUEST).unwrap().join("\n");
+    assert!(story.contains("somebody has all of it"), "{story}");
+}

@@ -409,6 +409,24 @@ fn one_who_pulled_it_says_nothing_for_the_others() {
 }
 
 #[test]
+fn who_pulled_it_may_free_depots_and_destinations_are_waited_for_no_longer() {
+    let mut desk = Desk::with(3, START + Duration::from_secs(20));
+    desk.leave(HOME);
+    desk.leave(LAB);
+    desk.finish();
+    assert_eq!(desk.state(), RequestState::Released);
+    assert!(!desk.mind.may_forget(REQUEST), "nobody has it");
+    desk.give(vec![Input::Delivered { request: REQUEST }]);
+    assert!(desk.mind.may_forget(REQUEST));
+    let asked = vec![Input::ForgetAsked { request: REQUEST }];
+    let mut out = Outbox::default();
+    desk.mind.step(desk.now, asked, &mut out);
+    assert_eq!(desk.state(), RequestState::Delivered);
+    let is_order = |command: &&Command| matches!(command, Command::Forget { .. });
+    assert_eq!(out.commands.iter().filter(is_order).count(), 3);
+}
+
+#[test]
 fn what_lies_coded_on_depots_is_gathered_at_each_destination() {
     let mut desk = Desk::with(3, START + Duration::from_secs(20));
     desk.leave(HOME);

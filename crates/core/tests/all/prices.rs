@@ -206,3 +206,46 @@ fn prices_of_today_count_for_what_is_begun_from_now_on() {
     assert_eq!(view.cost.send_micro_usd, 100);
     assert_eq!(view.cost.read_micro_usd, 134);
 }
+
+#[test]
+fn what_a_budget_does_not_bring_to_a_destination_is_said_at_once() {
+    let egress = priced(DepotPrices {
+        egress_micro_usd: 90_000,
+        ..DepotPrices::default()
+    });
+    // What is taken there, or what leaves too many of those that hold it.
+    for (holder, home, hindrance) in [
+        (free(), priced(puts(1)), Some(Hindrance::Charges)),
+        (egress.clone(), free(), Some(Hindrance::Unpaid)),
+        (free(), free(), None),
+    ] {
+        let depots = [holder.clone(), holder.clone(), free(), home.clone()];
+        let undelivered = |mind: &mut Mind, wishes: Wishes| {
+            let (view, _) = ask(mind, 1, Some(4), wishes);
+            assert_eq!(view.state, RequestState::Moving);
+            view.delivery.unwrap().undelivered
+        };
+        let named = hindrance.map(|hindrance| Undelivered {
+            depot: DepotId::new(4),
+            hindrance,
+        });
+        let mut mind = centre(&depots);
+        assert_eq!(undelivered(&mut mind, budget(1_000_000)), named);
+        let story = mind.story(RequestId::new(1)).unwrap().join("\n");
+        let is_told = story.contains("Nothing is delivered to d4: ");
+        assert_eq!(is_told, named.is_some(), "{story}");
+        assert_eq!(
+            undelivered(&mut centre(&depots), Wishes::default()),
+            None,
+            "without a budget it costs what it costs"
+        );
+        let wishes = Wishes {
+            deliver_by: Some(START + Duration::from_secs(1200)),
+            ..budget(1_000_000)
+        };
+        let (view, out) = ask(&mut centre(&depots), 1, Some(4), wishes);
+        let is_refused = view.state == RequestState::Refused;
+        let said = out.events.first().unwrap();
+        assert_eq!(is_refused, named.is_some(), "{said}");
+    }
+}

@@ -365,6 +365,12 @@ fn keeping_counts_and_failures_are_paid_until_the_budget_ends() {
         .iter()
         .any(|(_, happening, _)| matches!(happening, Happening::AtRisk { .. }));
     assert!(said, "{}", desk.story());
+    // Where nothing can end it any more, no end is told.
+    desk.give((1..=3).map(down).collect());
+    desk.pass(700);
+    assert_eq!(desk.view().finish, None);
+    let story = desk.story();
+    assert!(!story.contains("it would now end"), "{story}");
 }
 
 /// A desk whose request of 40 MiB in code 1+3 is safe on four of five depots.

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
     str::FromStr,
 };
 
@@ -13,7 +13,8 @@ use crate::{Error, ErrorKind};
 /// `*:443`.
 ///
 /// `*` and names match no loopback and no link-local address, whatever a name resolves to: a rule
-/// must write those as addresses. A listener there trusts its own machine.
+/// must write those as addresses. A listener there trusts its own machine. `*` matches no other address
+/// of this machine either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     hosts: Hosts,
@@ -46,6 +47,12 @@ impl Pattern {
     #[must_use]
     pub fn is_about_address(&self, address: IpAddr, port: u16) -> bool {
         self.has_port(port) && self.hosts.has_address(address.to_canonical())
+    }
+
+    /// Returns whether the pattern matches every host.
+    #[must_use]
+    pub fn is_of_all(&self) -> bool {
+        self.hosts == Hosts::All
     }
 
     /// Returns whether the pattern is about addresses, so that a name must be resolved first.
@@ -90,7 +97,7 @@ impl Hosts {
 
     fn has_address(&self, address: IpAddr) -> bool {
         match self {
-            Self::All => !is_of_this_machine(address),
+            Self::All => !is_of_this_machine(address) && !is_own(address),
             Self::Below(_) | Self::Name(_) => false,
             Self::Network(network, bits) => {
                 shared_bits(*network, address).is_some_and(|shared| shared >= u32::from(*bits))
@@ -123,6 +130,22 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
                 || within(address).is_some_and(|within| is_of_this_machine(within.into()))
         }
     }
+}
+
+/// Returns whether an address is one of this machine's: the kernel would send from it to it.
+#[must_use]
+pub fn is_own(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // Nothing is sent.
+    let socket = UdpSocket::bind((any, 0));
+    let chosen = socket.and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    chosen.is_ok_and(|chosen| chosen.ip() == address)
 }
 
 /// Addresses of clouds' secrets for their machines, beside link-local ones: Alibaba, Azure, Oracle.
@@ -256,6 +279,17 @@ mod tests {
             "0.0.0.0:22",
         ] {
             assert!(!is_about("*:*", own), "{own}");
+        }
+        assert!(is_own("127.0.0.1".parse().unwrap()));
+        assert!(!is_own("192.0.2.1".parse().unwrap()));
+        // Whatever else it has, if it has any.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let found = socket
+            .connect("192.0.2.1:9")
+            .and_then(|()| socket.local_addr());
+        for address in found.iter().map(|found| found.ip()) {
+            assert!(is_own(address) && !is_about("*:*", &format!("{address}:22")));
+            assert!(is_about(&format!("{address}:22"), &format!("{address}:22")));
         }
         assert!(is_about("*:*", "192.0.2.1:22") && is_about("127.0.0.0/8:22", "127.0.0.1:22"));
     }

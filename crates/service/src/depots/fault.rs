@@ -3,12 +3,19 @@
 use posthaste_core::contract::Fault;
 use posthaste_endpoint::{Error, ErrorKind, Locus};
 
-/// Returns the fault for an error of the hands.
+/// Returns the fault for an error of the hands. Logs one that the mind only knows as another.
 pub(crate) fn fault_of(error: &Error) -> Fault {
     if error.locus() == Locus::Source {
         return fault_of_source(error.kind());
     }
-    fault_of_kind(error.kind())
+    logged(error, fault_of_kind(error.kind()))
+}
+
+fn logged(error: &Error, fault: Fault) -> Fault {
+    if fault == Fault::Other {
+        tracing::warn!("{error}");
+    }
+    fault
 }
 
 /// Returns the fault for an error at a source.
@@ -42,7 +49,7 @@ pub(crate) fn fault_of_forward(error: &Error) -> Fault {
     if error.locus() == Locus::Source && error.kind() == ErrorKind::NotFound {
         Fault::SourceVanished
     } else {
-        fault_of_kind(error.kind())
+        logged(error, fault_of_kind(error.kind()))
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     follow::Lead,
     movers::{Ending, Movers, News, Offered},
     omissions::tell_of_files,
+    outbound::Outgoing,
     store::Store,
 };
 
@@ -35,6 +36,18 @@ struct Way {
     leg: Leg,
     manner: Manner,
     departure: Arc<Departure>,
+    outgoing: Arc<Outgoing>,
+}
+
+impl Way {
+    /// Returns the fault for an error. What the mind only knows as another is kept in its own words.
+    fn fault(&self, error: &Error) -> Fault {
+        let fault = fault_of(error);
+        if fault == Fault::Other {
+            self.outgoing.complaints.keep(self.leg.request, error);
+        }
+        fault
+    }
 }
 
 /// Result of a fragment that movers might send.
@@ -56,6 +69,7 @@ impl Hands {
             leg,
             manner,
             departure: Arc::default(),
+            outgoing: Arc::clone(&outgoing),
         };
         let departure = Arc::clone(&way.departure);
         let lead = self.leads.begin(leg);
@@ -165,7 +179,7 @@ async fn from_here(
     let (fragment, _stripe) = sealed
         .fragment(leg.chunk, leg.fragment)
         .await
-        .map_err(|error| fault_of(&error))?;
+        .map_err(|error| way.fault(&error))?;
     let size = Bytes::new(fragment.bytes.len() as u64);
     tracing::Span::current().record("bytes", size.get());
     let metered = Metered::start(depot, manner.gives_way());
@@ -191,7 +205,7 @@ async fn from_here(
         };
     }
     metered.end(if stored.is_ok() { size } else { Bytes::ZERO });
-    stored.map_err(|error| fault_of(&error))?;
+    stored.map_err(|error| way.fault(&error))?;
     Ok(fragment.digests)
 }
 

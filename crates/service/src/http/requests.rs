@@ -50,6 +50,29 @@ pub(super) fn find_own(desk: &Desk, caller: &Caller, id: &str) -> Answer<Request
     Ok(record)
 }
 
+/// Finds such a request, to do that with what depots hold of it.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] if it goes to its place without them.
+fn find_held(desk: &Desk, caller: &Caller, id: &str, doing: &'static str) -> Answer<RequestRecord> {
+    let record = find_own(desk, caller, id)?;
+    if record.stage_in.is_none() {
+        return Ok(record);
+    }
+    let to = crate::credentials::shown(&record.destination);
+    Err(
+        Error::new(ErrorKind::Conflict, doing, format!("request {}", record.id))
+            .cause(format!(
+                "its files go to {to} themselves: depots hold no dataset of it"
+            ))
+            .hint(format!(
+                "`posthaste status {}` says how far it is",
+                record.id
+            ))
+            .into(),
+    )
+}
+
 /// How to submit.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -362,7 +385,7 @@ pub(crate) async fn manifest(
     Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
 ) -> Answer<Response> {
-    let record = find_own(&desk, &caller, &id)?;
+    let record = find_held(&desk, &caller, &id, "pull")?;
     let read = || desk.centre.store.manifest_bytes(record.id);
     match tokio::task::block_in_place(read) {
         Ok(manifest) => {
@@ -402,7 +425,7 @@ pub(crate) async fn ticket(
     Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
 ) -> Answer<Json<api::Ticket>> {
-    let record = find_own(&desk, &caller, &id)?;
+    let record = find_held(&desk, &caller, &id, "pull")?;
     let centre = &desk.centre;
     let dataset = centre.store.dataset(record.id)?;
     let expires = centre.clock.now() + TICKET_TTL;
@@ -429,7 +452,7 @@ pub(crate) async fn ticket(
     }))
 }
 
-/// Lets depots remove what they hold of a request that is delivered: who pulled it has all of it.
+/// Lets depots remove what they hold of a request that is delivered, or was pulled: who pulled it has all of it.
 #[utoipa::path(post, path = "/v1/requests/{id}/forget", operation_id = "forget_request", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
@@ -438,12 +461,11 @@ pub(crate) async fn forget(
     Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    let record = find_own(&desk, &caller, &id)?;
-    let state = desk.centre.mind().request(record.id).map(|view| view.state);
-    if state != Some(RequestState::Delivered) {
+    let record = find_held(&desk, &caller, &id, "forget")?;
+    if !desk.centre.mind().may_forget(record.id) {
         let what = format!("request {}", record.id);
         return Err(Error::new(ErrorKind::Conflict, "forget", what)
-            .cause("nobody pulled all of it yet")
+            .cause("nobody pulled all of it yet, or it is still to be released or to go on")
             .hint("`posthaste pull` it first, or `posthaste cancel` it where its source is still there")
             .into());
     }
@@ -453,7 +475,7 @@ pub(crate) async fn forget(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Says that the destination pulled and verified the whole dataset.
+/// Says that somebody pulled and verified the whole dataset.
 #[utoipa::path(post, path = "/v1/requests/{id}/delivered", operation_id = "confirm_delivery", tag = "requests", security(("bearer" = ["submit"])),
     params(("id" = String, Path, description = "The request's id, like r7")),
     responses((status = 202), (status = 401, body = api::Problem), (status = 404, body = api::Problem)))]
@@ -462,7 +484,7 @@ pub(crate) async fn delivered(
     Extension(caller): Extension<Arc<Caller>>,
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
-    let record = find_own(&desk, &caller, &id)?;
+    let record = find_held(&desk, &caller, &id, "pull")?;
     desk.centre
         .put_down(Input::Delivered { request: record.id })
         .await?;

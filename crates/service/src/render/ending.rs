@@ -49,17 +49,28 @@ pub(super) fn why(
     Some((named, code))
 }
 
-/// Returns the unmeasured paths on which the decision depends.
+/// Marks a forecast that counts on unmeasured paths. Returns these paths if the decision depends on
+/// them.
 pub(super) fn assumed(
     centre: &Centre,
     mind: &Mind,
-    shown: &api::Request,
+    shown: &mut api::Request,
     id: RequestId,
 ) -> Vec<String> {
+    use api::RequestState::{Moving, Paused, Refused, Waiting};
     let is_short = shown.slack_s.is_none_or(|slack| slack < 0.0);
-    if !is_short || !(shown.at_risk || shown.state == api::RequestState::Refused) {
+    let is_forecast = matches!(shown.state, Moving | Paused | Waiting) && shown.finish.is_some();
+    let is_decisive = is_short && (shown.at_risk || shown.state == Refused);
+    if !is_forecast && !is_decisive {
         return Vec::new();
     }
+    let paths = unmeasured(centre, mind, &shown.to, id);
+    shown.assumed = is_forecast && !paths.is_empty();
+    if is_decisive { paths } else { Vec::new() }
+}
+
+/// Returns the unmeasured paths that a request uses.
+fn unmeasured(centre: &Centre, mind: &Mind, to: &str, id: RequestId) -> Vec<String> {
     let now = centre.clock.now();
     let said = |from: &str, to: &str, rates: &Quantiles, probe: &str| {
         let (least, most) = (rates.p10, rates.p90);
@@ -75,7 +86,7 @@ pub(super) fn assumed(
             .map(|view| {
                 let path = super::path_of_source(&view, now);
                 let probe = match arrival.goes_out && arrival.of.is_none() {
-                    true => format!(" (`posthaste paths --probe {}` measures it)", shown.to),
+                    true => format!(" (`posthaste paths --probe {to}` measures it)"),
                     false => String::new(),
                 };
                 said(&path.from, &path.to, &view.rates, &probe)
@@ -164,13 +175,30 @@ fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
     ))
 }
 
+/// Returns what a budget does not pay of bringing it to its destination.
+pub(super) fn unpaid(centre: &Centre, mind: &Mind, record: &RequestRecord) -> Option<String> {
+    let view = mind.request(record.id)?;
+    view.wishes.budget_micro_usd?;
+    if let Some(undelivered) = view.delivery.and_then(|delivery| delivery.undelivered) {
+        let name = centre.depots.name(undelivered.depot);
+        let why = undelivered.hindrance;
+        return Some(format!(
+            "nothing is delivered to {name}: {why} (`posthaste pull` brings it; without --budget it is delivered)"
+        ));
+    }
+    let onward = mind.goes_on_as(record.id).and_then(|id| mind.arrival(id))?;
+    (onward.state.is_live() && view.cost.read_micro_usd > 0).then(|| {
+        "its budget does not include what depots charge when its address reads from them".into()
+    })
+}
+
 /// Returns that somebody else than its destination has all of it.
 pub(super) fn pulled(shown: &api::Request) -> Option<String> {
     let is_elsewhere = shown.state == api::RequestState::Delivered
         && (shown.delivery.as_ref()).is_some_and(|delivery| delivery.delivered.is_none());
     is_elsewhere.then(|| {
         format!(
-            "somebody pulled all of it, so nothing more goes to {}, which does not have all of it",
+            "somebody pulled all of it and let depots forget it, so nothing more goes to {}, which does not have all of it",
             shown.to
         )
     })

@@ -89,6 +89,13 @@ fn depots_of_one_hall_are_no_way_past_a_slow_destination() {
 }
 
 #[test]
+fn depots_of_one_hall_do_where_no_loss_is_to_be_survived() {
+    for report in play("one-domain-without-losses", 0..30) {
+        assert_eq!(report.count(Fate::Met), 1, "{}", report.to_text());
+    }
+}
+
+#[test]
 fn providers_that_fail_across_sites_lose_nothing() {
     for report in play("two-domains", 0..30) {
         assert_eq!(report.count(Fate::Late) + report.count(Fate::Unsafe), 0);

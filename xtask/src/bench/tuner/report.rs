@@ -6,10 +6,11 @@ use super::{
     Course,
     replay::{Outcome, Rival},
 };
+use crate::bench::figures::commit;
 
 /// Returns the beginning of the page.
 pub fn head() -> String {
-    "# Optimizers over measured and made-up paths\n\n\
+    let page = "# Optimizers over measured and made-up paths\n\n\
      Written by `cargo xtask bench tuner FOLDER`, or without a folder for the made-up paths alone \
      (`xtask/src/bench/tuner/synthetic.rs` has the formula). Nothing is sent: a sweep knows what a \
      transfer carried at many settings, and answers from that. A setting that was not measured is \
@@ -23,8 +24,8 @@ pub fn head() -> String {
      The measured paths are GridFTP transfers that were published with Falcon \
      (github.com/arif-zaman/Falcon-File-Transfer-Optimizer): CSV files with the columns FileSize, \
      FileNumbers, Bandwidth, RTT, BufferSize, P, CC, PP and Throughput. Sweeps of fewer than 30 \
-     settings are left out.\n\n"
-        .to_owned()
+     settings are left out.";
+    format!("{page}\n\n- commit: {}\n\n", commit())
 }
 
 /// Returns a table of all optimizers over these sweeps, and one by origin.

@@ -229,7 +229,7 @@ fn offers_of_delivery(
 }
 
 /// Returns the state of its delivery, if it has destinations.
-pub(crate) fn delivery_view(_state: &State, request: &Request) -> Option<DeliveryView> {
+pub(crate) fn delivery_view(state: &State, request: &Request) -> Option<DeliveryView> {
     request.lead()?;
     let due = &request.due;
     Some(DeliveryView {
@@ -241,6 +241,7 @@ pub(crate) fn delivery_view(_state: &State, request: &Request) -> Option<Deliver
         at_risk: due.at_risk,
         missed: due.missed,
         whole_at: due.whole_at,
+        undelivered: forecast::delivery::undelivered(state, request),
     })
 }
 

@@ -147,13 +147,19 @@ impl Teller<'_> {
         let shares = view.shares.iter().filter(|share| share.arrived > 0);
         let gave: Vec<String> = shares.map(gave).collect();
         if !gave.is_empty() {
+            let came: u32 = view.shares.iter().map(|share| share.arrived).sum();
+            let again = match came.saturating_sub(view.chunks_here) {
+                0 => String::new(),
+                again => format!(", {again} of them once more"),
+            };
             let twice = match view.duplicates {
                 0 => String::new(),
                 1 => "; 1 was asked for twice".into(),
                 number => format!("; {number} were asked for twice"),
             };
             let gave = words::list(&gave, "and");
-            self.lines.push(format!("Of its chunks {gave}{twice}."));
+            self.lines
+                .push(format!("Of its chunks {gave}{again}{twice}."));
         }
         let counts = view.state.is_live() || view.arrived_at.is_some();
         if counts && self.tale.decisions.iter().any(slack::is_alarm) {

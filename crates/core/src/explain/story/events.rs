@@ -26,12 +26,35 @@ const TROUBLES_MAX: usize = 3;
 struct Sums {
     /// Choices of each optimizer, the fewest and the most at once, by depot.
     tuned: BTreeMap<String, (u32, u32, u32)>,
-    /// Retried sends, by depot and fault.
-    retried: BTreeMap<(String, Fault), u32>,
+    /// Retried sends, by what they were and their fault.
+    retried: BTreeMap<(Tried, Fault), u32>,
     /// Paths that were probed.
     probed: Vec<String>,
     /// Number of times that an event happened, and the last time.
     told: BTreeMap<(String, String), (u32, Timestamp)>,
+}
+
+/// Something that was tried again: from whom to whom.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Tried {
+    noun: &'static str,
+    way: String,
+}
+
+impl Tried {
+    fn of(decision: &Decision) -> Self {
+        let (depot, note) = (&decision.depot, &decision.note);
+        let pushed = note.strip_prefix("a push from ");
+        let pushed = pushed.and_then(|rest| rest.strip_suffix(" is tried again"));
+        let (noun, way) = match pushed {
+            Some(from) => ("fragment", format!("from {from} to {depot}")),
+            None if **note == *"it did not code a chunk" => {
+                ("chunk", format!("for {depot} to code"))
+            }
+            None => ("send", format!("to {depot}")),
+        };
+        Self { noun, way }
+    }
 }
 
 /// Tells the decisions in order.
@@ -309,7 +332,8 @@ impl Sums {
                 return true;
             }
             Reason::Retry { fault, .. } => {
-                *self.retried.entry((depot(), *fault)).or_default() += 1;
+                let tried = Tried::of(decision);
+                *self.retried.entry((tried, *fault)).or_default() += 1;
                 return true;
             }
             Reason::PathStale { .. } => {
@@ -348,8 +372,12 @@ impl Sums {
             ));
         }
         if !self.retried.is_empty() {
-            let sends = self.retried.iter().map(|((depot, fault), times)| {
-                format!("{} to {depot} ({fault})", words::count(*times, "send"))
+            let sends = self.retried.iter().map(|((tried, fault), times)| {
+                format!(
+                    "{} {} ({fault})",
+                    words::count(*times, tried.noun),
+                    tried.way
+                )
             });
             let sends: Vec<String> = sends.collect();
             teller.say(format!("Tried again: {}.", words::list(&sends, "and")));
@@ -375,6 +403,35 @@ impl Sums {
                 words::count(times, "time"),
                 words::list(&ranges, "and"),
             ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posthaste_types::Timestamp;
+
+    #[test]
+    fn what_was_tried_again_is_named_with_both_ends() {
+        for (note, told) in [
+            ("a send is tried again", "2 sends to beta"),
+            (
+                "a push from alpha is tried again",
+                "2 fragments from alpha to beta",
+            ),
+            ("it did not code a chunk", "2 chunks for beta to code"),
+        ] {
+            let tried = Tried::of(&Decision {
+                at: Timestamp::from_secs(1),
+                happening: None,
+                depot: "beta".into(),
+                count: 1,
+                note: note.into(),
+                reason: Reason::Asked,
+            });
+            let said = format!("{} {}", words::count(2, tried.noun), tried.way);
+            assert_eq!(said, told);
         }
     }
 }

@@ -39,6 +39,8 @@ struct Account<'a> {
     deadline: Timestamp,
     charges: &'a [Charge],
     has_ended: bool,
+    /// True if it ended, or its end is in sight.
+    has_end: bool,
     /// Phrase for choices by people or the mind, other than rates and losses.
     course: &'a str,
 }
@@ -50,6 +52,7 @@ pub(super) fn told(tale: &Tale) -> Option<String> {
         deadline: tale.view.spec.deadline,
         charges: &tale.charges,
         has_ended: tale.view.safe_at.is_some(),
+        has_end: tale.view.safe_at.is_some() || tale.view.finish.is_some(),
         course: "the choice of depots and ways",
     };
     account.told(&|party| match party {
@@ -65,6 +68,7 @@ pub(super) fn told_of_arrival(tale: &ArrivalTale) -> Option<String> {
         deadline: tale.view.spec.deadline,
         charges: &tale.charges,
         has_ended: tale.view.arrived_at.is_some(),
+        has_end: tale.view.arrived_at.is_some() || tale.view.finish.is_some(),
         course: "another limit",
     };
     let shares = &tale.view.shares;
@@ -121,7 +125,9 @@ impl Account<'_> {
         } else {
             "it would now end"
         };
-        let end = if left >= 0 {
+        let end = if !self.has_end {
+            String::from("no end of it is in sight now")
+        } else if left >= 0 {
             format!("{tense} {} before the deadline", words::span_micros(left))
         } else {
             format!("{tense} {} late", words::span_micros(left))

@@ -69,9 +69,10 @@ impl Request {
     }
 
     /// Returns whether its depots can be used without more of a chunk failing together than the
-    /// parity covers.
+    /// parity covers. If no loss is to be survived, they can be used wherever they are.
     pub(crate) fn is_spread(&self) -> bool {
-        self.domain_max <= 1.max(u32::from(self.spec.code.parity()))
+        let parity = u32::from(self.spec.code.parity());
+        parity == 0 || self.domain_max <= parity
     }
 
     /// Returns whether so many lanes suffice for all fragments of a chunk.
