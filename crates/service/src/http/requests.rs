@@ -50,7 +50,7 @@ pub(super) fn find_own(desk: &Desk, caller: &Caller, id: &str) -> Answer<Request
     Ok(record)
 }
 
-/// How to submit.
+/// Options of a submission.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct How {
