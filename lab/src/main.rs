@@ -52,7 +52,7 @@ struct Cli {
 enum Command {
     /// Build a laboratory and keep it until a signal comes.
     Up {
-        /// What to build.
+        /// Thing to build.
         topology: PathBuf,
         /// Call it so instead of as the topology says.
         #[arg(long)]
@@ -71,7 +71,7 @@ enum Command {
     },
     /// Build a laboratory, run one command in it, remove it; the command's exit code is passed on.
     Run {
-        /// What to build.
+        /// Thing to build.
         topology: PathBuf,
         /// The host the command runs on; the first if not given.
         #[arg(long)]
@@ -109,7 +109,7 @@ enum Command {
         lab: Option<String>,
         /// The link or host.
         target: String,
-        /// What is new, such as rate=100Mbit/s delay=30ms loss=0.01%.
+        /// Changes of it, such as rate=100Mbit/s delay=30ms loss=0.01%.
         #[arg(required = true)]
         words: Vec<String>,
     },

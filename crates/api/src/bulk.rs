@@ -3,7 +3,7 @@ use utoipa::ToSchema;
 
 use crate::Problem;
 
-/// What became of one line of many that were submitted.
+/// Outcome of one line of many that were submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LineAnswer {
     /// The line, from 1.
@@ -11,7 +11,7 @@ pub struct LineAnswer {
     /// The number of its request, like `r7`, where it was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Whether that submission id had been taken before.
+    /// True if that submission id had been taken before.
     #[serde(default)]
     pub known: bool,
     /// Why it was not taken.

@@ -7,20 +7,20 @@ use utoipa::ToSchema;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCredential {
-    /// What stands for it in addresses, as `NAME:path`: letters, digits, `-`, `_`, `.`.
+    /// Name that stands for it in addresses, as `NAME:path`: letters, digits, `-`, `_`, `.`.
     #[schema(example = "archive")]
     pub name: String,
     /// Whose it is, where an operator gives it; the token's owner has theirs.
     #[schema(example = "alice")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// What `NAME:path` stands for: an address below which all lies that it opens.
+    /// Address that `NAME:path` stands for: below it lies all that it opens.
     #[schema(example = "s3://results/alice")]
     pub url: String,
-    /// What shows who asks, and where: keys of profiles, and their values.
+    /// Keys of profiles and their values: they show who asks, and where.
     #[schema(example = json!({"endpoint": "https://s3.example.org", "access_key_id": "…", "secret_access_key": "…"}))]
     pub settings: BTreeMap<String, String>,
-    /// It may take the place of one of the same name.
+    /// True if it may take the place of one of the same name.
     #[serde(default)]
     pub replace: bool,
 }
@@ -36,20 +36,20 @@ impl fmt::Debug for NewCredential {
 /// A credential that is known, but for what it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Credential {
-    /// What stands for it in addresses.
+    /// Name that stands for it in addresses.
     pub name: String,
     /// Whose it is; null where that is nobody in particular.
     pub owner: Option<String>,
-    /// What `NAME:path` stands for.
+    /// Address that `NAME:path` stands for.
     pub url: String,
     /// The keys that have a value, which nobody is told.
     pub settings: Vec<String>,
-    /// When it was given, RFC 3339.
+    /// Time at which it was given, RFC 3339.
     #[schema(format = DateTime)]
     pub created: String,
 }
 
-/// What became of the key under which credentials are kept.
+/// State of the key under which credentials are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rekeyed {
     /// Credentials that are kept under the new one.

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{DepotState, RequestState};
 
-/// What a request makes of its files: cut into chunks, coded, and held by depots.
+/// Dataset that a request makes of its files: cut into chunks, coded, and held by depots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Dataset {
     /// The name that depots know it by.
@@ -26,22 +26,22 @@ pub struct Dataset {
     pub chunk_bytes: u64,
     /// Chunks that survive the loss of as many depots as the code has parity.
     pub chunks_safe: u32,
-    /// How chunks are coded on depots.
+    /// Code of its chunks on depots.
     pub code: String,
     /// For whom it is encrypted; nobody when it is not.
     pub encrypt_for: Vec<String>,
-    /// Who holds something of it, as was last heard.
+    /// Depots and destinations that hold something of it, as was last heard.
     pub holders: Vec<Holding>,
     /// Path of its manifest, for whoever may have its data.
     pub manifest: String,
 }
 
-/// What one depot holds of a dataset.
+/// Part of a dataset that one depot holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Holding {
     /// The depot's name.
     pub depot: String,
-    /// How the depot is.
+    /// State of the depot.
     pub state: DepotState,
     /// Fragments, or whole chunks at a destination, verified.
     pub fragments: u32,

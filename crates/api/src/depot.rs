@@ -28,7 +28,7 @@ pub struct NewDepot {
     pub capacity_bytes: Option<u64>,
     /// Most that may be sent there; what the relay says, when left out.
     pub rate_bytes_per_s_max: Option<u64>,
-    /// When it may be used, by the centre's clock; always, when left out.
+    /// Hours in which it may be used, by the centre's clock; always, when left out.
     #[schema(example = "Mon-Fri 20-06, Sat-Sun 00-24")]
     pub hours: Option<String>,
     /// Nothing is sent there while the load of its machine is this or more, as cores' worth for each core, where its relay says what
@@ -36,30 +36,30 @@ pub struct NewDepot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 0.5)]
     pub load_max: Option<f64>,
-    /// What fails together with it: its site, its provider, its region, separated by commas; at most 8.
+    /// Failure domains, which fail together with it: its site, its provider, its region, separated by commas; at most 8.
     #[schema(example = "campus-north,provider-a")]
     pub domain: Option<String>,
-    /// It belongs to the site: used when the depots of the user do not suffice.
+    /// True if it belongs to the site: used when the depots of the user do not suffice.
     #[serde(default)]
     pub landmark: bool,
     /// Hops from the centre, 1 to 9, or 0 where how far it is decides, for each request: depots push on to those of a higher level, which are nearer to
     /// destinations. 1 when left out.
     #[schema(minimum = 1, maximum = 9, example = 2)]
     pub level: Option<u8>,
-    /// What sending 10^9 bytes there costs, in dollars.
+    /// Price of sending 10^9 bytes there, in dollars.
     pub usd_per_gb: Option<f64>,
-    /// What keeping 10^9 bytes there for a month costs, in dollars.
+    /// Price of keeping 10^9 bytes there for a month, in dollars.
     pub usd_per_gb_month: Option<f64>,
-    /// What a thousand PUTs cost, in dollars: a fragment that is stored there is one.
+    /// Price of a thousand PUTs, in dollars: a fragment that is stored there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_1000_puts: Option<f64>,
-    /// What a thousand GETs cost, in dollars: a fragment that is read from there is one.
+    /// Price of a thousand GETs, in dollars: a fragment that is read from there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_1000_gets: Option<f64>,
-    /// What 10^9 bytes that leave it cost, in dollars, where `usd_per_gb_out_to` says nothing else.
+    /// Price of 10^9 bytes that leave it, in dollars, where `usd_per_gb_out_to` says nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_gb_out: Option<f64>,
-    /// The same to a depot or a domain, by name.
+    /// Price of 10^9 bytes that go to a depot or a domain, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usd_per_gb_out_to: BTreeMap<String, f64>,
 }
@@ -116,7 +116,7 @@ pub struct LentTerms {
     pub capacity_bytes: Option<u64>,
     /// Most that may be sent there; what the relay says, when left out.
     pub rate_bytes_per_s_max: Option<u64>,
-    /// When it may be used, by the centre's clock; always, when left out.
+    /// Hours in which it may be used, by the centre's clock; always, when left out.
     #[schema(example = "Mon-Fri 20-06, Sat-Sun 00-24")]
     pub hours: Option<String>,
     /// Nothing is sent there while the load of its machine is this or more, as cores' worth for each core, where its relay says what
@@ -124,28 +124,28 @@ pub struct LentTerms {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 0.5)]
     pub load_max: Option<f64>,
-    /// What fails together with it: its site, its provider, its region, separated by commas; at most 8.
+    /// Failure domains, which fail together with it: its site, its provider, its region, separated by commas; at most 8.
     pub domain: Option<String>,
-    /// It belongs to the site: used when the depots of the user do not suffice.
+    /// True if it belongs to the site: used when the depots of the user do not suffice.
     #[serde(default)]
     pub landmark: bool,
     /// Hops from the centre, 1 to 9. 1 when left out.
     #[schema(minimum = 1, maximum = 9)]
     pub level: Option<u8>,
-    /// What sending 10^9 bytes there costs, in dollars.
+    /// Price of sending 10^9 bytes there, in dollars.
     pub usd_per_gb: Option<f64>,
-    /// What keeping 10^9 bytes there for a month costs, in dollars.
+    /// Price of keeping 10^9 bytes there for a month, in dollars.
     pub usd_per_gb_month: Option<f64>,
-    /// What a thousand PUTs cost, in dollars: a fragment that is stored there is one.
+    /// Price of a thousand PUTs, in dollars: a fragment that is stored there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_1000_puts: Option<f64>,
-    /// What a thousand GETs cost, in dollars: a fragment that is read from there is one.
+    /// Price of a thousand GETs, in dollars: a fragment that is read from there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_1000_gets: Option<f64>,
-    /// What 10^9 bytes that leave it cost, in dollars, where `usd_per_gb_out_to` says nothing else.
+    /// Price of 10^9 bytes that leave it, in dollars, where `usd_per_gb_out_to` says nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_gb_out: Option<f64>,
-    /// The same to a depot or a domain, by name.
+    /// Price of 10^9 bytes that go to a depot or a domain, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usd_per_gb_out_to: BTreeMap<String, f64>,
 }
@@ -165,9 +165,9 @@ pub struct NewInvite {
 /// An invitation.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Invite {
-    /// What `posthaste relay --join` reads from a file. There is a secret in it: it is told this once.
+    /// Contents of the file that `posthaste relay --join` reads. There is a secret in it: it is told this once.
     pub text: String,
-    /// When it is good no longer, if no relay has used it.
+    /// Time at which it expires, if no relay has used it.
     #[schema(format = DateTime)]
     pub expires_at: String,
 }
@@ -183,7 +183,7 @@ pub struct Depot {
     pub url: String,
     /// The key it must show.
     pub fingerprint: String,
-    /// How it is.
+    /// Its state.
     pub state: DepotState,
     /// Most that we may keep there.
     pub capacity_bytes: u64,
@@ -198,41 +198,41 @@ pub struct Depot {
     pub rate_p50_bytes_per_s: u64,
     /// Forecast rate: one in ten is higher.
     pub rate_p90_bytes_per_s: u64,
-    /// When it may be used, by the centre's clock: `always`, or like `mon 20:00-06:00, …`.
+    /// Hours in which it may be used, by the centre's clock: `always`, or like `mon 20:00-06:00, …`.
     pub hours: String,
-    /// When the relay says itself that it is lent, which counts on top of `hours`; absent where it says nothing.
+    /// Hours in which the relay itself says that it is lent, on top of `hours`; absent where it says nothing.
     pub own_hours: Option<OwnHours>,
     /// Nothing is sent there while `load` is this or more; absent where that is said of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_max: Option<f64>,
-    /// How much its machine has to do, as cores' worth for each core; absent where it does not say.
+    /// Load of its machine, as cores' worth for each core; absent where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// What fails together with it, separated by commas; empty when nothing does.
+    /// Failure domains, which fail together with it, separated by commas; empty when there are none.
     pub domain: String,
-    /// It is used when the depots of the user do not suffice.
+    /// True if it is used only when the depots of the user do not suffice.
     pub landmark: bool,
     /// Hops from the centre, from 1.
     pub level: u8,
-    /// What sending 10^9 bytes there costs, in dollars.
+    /// Price of sending 10^9 bytes there, in dollars.
     pub usd_per_gb: f64,
-    /// What keeping 10^9 bytes there for a month costs, in dollars.
+    /// Price of keeping 10^9 bytes there for a month, in dollars.
     pub usd_per_gb_month: f64,
-    /// What a thousand PUTs cost, in dollars.
+    /// Price of a thousand PUTs, in dollars.
     #[serde(default)]
     pub usd_per_1000_puts: f64,
-    /// What a thousand GETs cost, in dollars.
+    /// Price of a thousand GETs, in dollars.
     #[serde(default)]
     pub usd_per_1000_gets: f64,
-    /// What 10^9 bytes that leave it cost, in dollars.
+    /// Price of 10^9 bytes that leave it, in dollars.
     #[serde(default)]
     pub usd_per_gb_out: f64,
-    /// The same to a depot or a domain, by name.
+    /// Price of 10^9 bytes that go to a depot or a domain, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usd_per_gb_out_to: BTreeMap<String, f64>,
-    /// How far its draining is; absent while it is not drained.
+    /// Progress of its draining; absent while it is not drained.
     pub drain: Option<DepotDrain>,
-    /// Whether the relay says by itself how it is, once it was invited; else it is asked.
+    /// True if the relay says by itself how it is, once it was invited; else it is asked.
     pub joined: bool,
     /// The release it runs; absent until it was heard of.
     pub version: Option<String>,
@@ -242,7 +242,7 @@ pub struct Depot {
     pub heard_s_ago: Option<f64>,
 }
 
-/// When a relay says itself that it is lent.
+/// Hours in which a relay itself says that it is lent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwnHours {
     /// By the clock of its machine, like `20-06`.
@@ -255,25 +255,25 @@ pub struct OwnHours {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDrain {
-    /// What lies only there goes on to other depots of the same requests; otherwise it stays until it
+    /// True if what lies only there goes on to other depots of the same requests; otherwise it stays until it
     /// expires.
     #[serde(default)]
     pub moves: bool,
 }
 
-/// How far the draining of a depot is: nothing new goes there, what is under way ends, and what it holds
+/// Progress of the draining of a depot: nothing new goes there, what is under way ends, and what it holds
 /// counts and is given out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DepotDrain {
-    /// Whether what lies only there goes on to others.
+    /// True if what lies only there goes on to others.
     pub moves: bool,
-    /// Whether the relay itself says that it ends; else somebody asked here.
+    /// True if the relay itself says that it ends; else somebody asked here.
     pub says_itself: bool,
     /// Fragments on their way to it.
     pub under_way: u64,
     /// Fragments that somebody may still want and that lie at no other depot that stays, as last counted,
     /// at most some seconds ago.
     pub only_there: Option<u64>,
-    /// Whether it may be switched off, and nobody misses anything.
+    /// True if it may be switched off, and nobody misses anything.
     pub is_empty: bool,
 }

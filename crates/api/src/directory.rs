@@ -8,14 +8,14 @@ use crate::{EntryKind, Problem};
 /// A page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Directory {
-    /// As it was asked for.
+    /// Address as it was asked for.
     pub address: String,
     /// By their names, byte by byte.
     pub entries: Vec<DirectoryEntry>,
-    /// When it was known to be so, RFC 3339.
+    /// Time at which this was known to be so, RFC 3339.
     #[schema(format = DateTime)]
     pub as_of: String,
-    /// Whether the service knew it already, and did not list it for this.
+    /// True if the service knew it already, and did not list it for this.
     pub cached: bool,
     /// Path and query that the next page has; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,25 +27,25 @@ pub struct Directory {
 pub struct TreeLine {
     /// Which directory it is about: its path below the one that was asked for, which has none itself.
     pub path: String,
-    /// What lies in it, by their names. A directory of more than a thousand comes in several lines, which follow each other.
+    /// Entries in it, by their names. A directory of more than a thousand comes in several lines, which follow each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<DirectoryEntry>,
-    /// When it was known to be so, RFC 3339.
+    /// Time at which this was known to be so, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub as_of: Option<String>,
-    /// Whether the service knew it already, and did not list it for this.
+    /// True if the service knew it already, and did not list it for this.
     #[serde(default)]
     pub cached: bool,
     /// Why it could not be listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// It is the last line, about no directory: without one not all was told.
+    /// True for the last line, about no directory: without one not all was told.
     #[serde(default)]
     pub end: bool,
 }
 
-/// What lies in a directory.
+/// Entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DirectoryEntry {
     /// Its name. What is no UTF-8 in it is shown as U+FFFD.
@@ -53,16 +53,16 @@ pub struct DirectoryEntry {
     /// Its name, percent-encoded, where it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_encoded: Option<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Bytes; of a link, those of where it points. Absent for directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// When it was changed, RFC 3339, where a listing tells.
+    /// Time at which it was changed, RFC 3339, where a listing tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub modified: Option<String>,
-    /// When the store took it, RFC 3339, where it tells that rather than when it was changed.
+    /// Time at which the store took it, RFC 3339, where it tells that rather than when it was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub stored: Option<String>,

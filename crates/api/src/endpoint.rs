@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// What addresses can be named, and what holds for them.
+/// Kinds of addresses, and their capabilities.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Endpoints {
     /// Each kind of storage that is built in.
@@ -22,9 +22,9 @@ pub struct Endpoints {
 pub struct EndpointKind {
     /// The scheme of its addresses; `file` for local paths.
     pub scheme: String,
-    /// How its addresses are written, with commas between.
+    /// Forms of its addresses, with commas between.
     pub addresses: String,
-    /// What it can do: the keys that `posthaste endpoints --json` shows.
+    /// Capabilities: the keys that `posthaste endpoints --json` shows.
     #[schema(value_type = Object)]
     pub can: BTreeMap<String, Value>,
 }

@@ -13,7 +13,7 @@ pub struct FilePage {
     pub next: Option<u64>,
 }
 
-/// How far a file is.
+/// Progress of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileProgress {
     /// Its path from the source; bytes that are no UTF-8 are shown as `\u{fffd}`.
@@ -22,11 +22,11 @@ pub struct FileProgress {
     pub size: u64,
     /// Bytes of it that are safe, or here of a stage-in.
     pub done: u64,
-    /// What that means.
+    /// Sentence that says what the state means.
     pub state: FileState,
 }
 
-/// How far a file is, in a word.
+/// State of a file, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FileState {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What was moved in a span of time, cut into steps of one length.
+/// Bytes moved in a span of time, cut into steps of one length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     /// Where the first step begins.
@@ -12,18 +12,18 @@ pub struct History {
     /// Where the last one ends.
     #[schema(format = DateTime, example = "2026-11-20T18:00:00.000Z")]
     pub to: String,
-    /// How long each is, in seconds.
+    /// Length of each step, in seconds.
     pub step_s: u64,
-    /// What was moved before this is in the journal, and survives whatever happens to the service.
+    /// Time before which all figures are in the journal, and survive whatever happens to the service.
     #[schema(format = DateTime, example = "2026-11-20T17:59:40.000Z")]
     pub kept_to: String,
-    /// What was moved in each step, all paths together.
+    /// Bytes moved in each step, all paths together.
     pub total: Vec<u64>,
-    /// The same for each path on which anything was moved, in the order of their names.
+    /// Bytes moved on each path on which there were any, in the order of their names.
     pub paths: Vec<MovedOnPath>,
 }
 
-/// What was moved on one path.
+/// Bytes moved on one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MovedOnPath {
     /// The depot where it went, or the source where it came from; `others` where there were too many to tell apart.

@@ -3,16 +3,16 @@ use utoipa::ToSchema;
 
 use crate::Scope;
 
-/// How people log in.
+/// Ways to log in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Identity {
     /// The OpenID provider that says who somebody is.
     #[schema(example = "https://id.example.org")]
     pub issuer: String,
-    /// What whoever logs in through the command line is to the provider: a client without a secret.
+    /// Client that whoever logs in through the command line is to the provider: it has no secret.
     #[schema(example = "posthaste")]
     pub client_id: String,
-    /// What is asked of the provider.
+    /// Scopes asked of the provider.
     pub scopes: Vec<String>,
     /// Which of the tokens that it gives the service takes.
     pub bearer: Bearer,
@@ -29,16 +29,16 @@ pub enum Bearer {
     AccessToken,
 }
 
-/// Who the service thinks that somebody is.
+/// Identity of whoever asks, as the service sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
     /// Whose requests are submitted; nobody's in particular where there is none.
     pub user: Option<String>,
     /// Whom the OpenID provider means, where somebody logged in.
     pub subject: Option<String>,
-    /// What the token is called, where it is one that an operator made.
+    /// Name of the token, where an operator made it.
     pub token: Option<String>,
-    /// What they may.
+    /// Rights of theirs.
     pub scope: Scope,
     /// On whose account their requests go.
     pub project: Option<String>,
@@ -49,19 +49,19 @@ pub struct Whoami {
     /// Until when what was shown is good, RFC 3339.
     #[schema(format = DateTime)]
     pub expires: Option<String>,
-    /// What they may have open at once, where that is limited.
+    /// Limits of what they may have open at once, where there are any.
     #[serde(default)]
     pub quota: Option<Quota>,
 }
 
-/// What a user may have open at once, and has.
+/// Limits of what a user may have open at once, and how much of them is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Quota {
     /// Requests that something still comes of.
     pub requests: u64,
     /// Most of them; as many as they like where there is none.
     pub requests_max: Option<u64>,
-    /// What these are to move.
+    /// Bytes that these are to move.
     pub bytes: u64,
     /// Most of that; as much as they like where there is none.
     pub bytes_max: Option<u64>,

@@ -11,20 +11,20 @@ use crate::{JobHold, JobPhase, RequestState};
 pub struct NewJob {
     /// Its script, or at least the lines with directives.
     pub script: String,
-    /// Who it belongs to: the user as whom the service runs.
+    /// Owner: the user as whom the service runs.
     pub uid: u32,
     /// The group of what is written for it.
     pub gid: u32,
-    /// Whether it was submitted held: then the service releases it when its data is here, and sees when it ends.
+    /// True if it was submitted held: then the service releases it when its data is here, and sees when it ends.
     #[serde(default)]
     pub held: bool,
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobEnd {
-    /// Whether it ended well: neither failed nor ran out of time.
+    /// True if it ended well: neither failed nor ran out of time.
     pub well: bool,
 }
 
@@ -37,21 +37,21 @@ pub struct Job {
     /// Its id there.
     #[schema(example = "4711")]
     pub job: String,
-    /// Who it belongs to.
+    /// Owner.
     pub uid: u32,
-    /// How far it is.
+    /// State of it.
     pub phase: JobPhase,
-    /// What keeps it from starting without its data.
+    /// Reason why it does not start without its data.
     pub hold: JobHold,
-    /// Whether all that it must have before it starts is there, whole.
+    /// True if all that it must have before it starts is there, whole.
     pub ready: bool,
-    /// Whether all that was to leave when it ended is safe elsewhere.
+    /// True if all that was to leave when it ended is safe elsewhere.
     pub safe: bool,
     /// Why something that it needs can't be there, or something can't leave.
     pub trouble: Option<String>,
-    /// What it reads.
+    /// Requests for what it reads.
     pub stage_ins: Vec<Moved>,
-    /// What it leaves, once it has ended.
+    /// Requests for what it leaves, once it has ended.
     pub stage_outs: Vec<Moved>,
 }
 
@@ -64,11 +64,11 @@ pub struct JobName {
     /// Its id there.
     #[schema(example = "4711")]
     pub job: String,
-    /// How far it is.
+    /// State of it.
     pub phase: JobPhase,
 }
 
-/// One thing that is moved for a job.
+/// Request that moves something for a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Moved {
     /// The line of the script that asks for it.
@@ -83,7 +83,7 @@ pub struct Moved {
     pub state: RequestState,
     /// Why it failed.
     pub reason: Option<String>,
-    /// Whether the job starts without it too.
+    /// True if the job starts without it too.
     pub optional: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct Moved {
 pub struct Scratch {
     /// Its path.
     pub path: String,
-    /// What is free in it for jobs, with what was brought there for jobs that have not ended.
+    /// Bytes free in it for jobs, with what was brought there for jobs that have not ended.
     pub usable_bytes: u64,
     /// The size of its file system.
     pub size_bytes: u64,

@@ -4,7 +4,7 @@ use utoipa::ToSchema;
 /// Files that were left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeftOut {
-    /// How many.
+    /// Their number.
     pub files: u64,
     /// Bytes of those, as they were listed; they count among those of the request.
     pub bytes: u64,

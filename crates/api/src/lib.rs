@@ -98,17 +98,17 @@ pub struct NewRequest {
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// When it must be safe, RFC 3339. May be left out where `deliver_by` says when it is wanted: then it must
+    /// Time by which it must be safe, RFC 3339. May be left out where `deliver_by` says when it is wanted: then it must
     /// be safe by that.
     #[schema(format = DateTime, example = "2026-11-20T18:00:00Z")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// When every destination is to have all of it, RFC 3339; any time when left out, and by the deadline at an address. Each
+    /// Time by which every destination is to have all of it, RFC 3339; any time when left out, and by the deadline at an address. Each
     /// destination runs a relay then, or is an address.
     #[schema(format = DateTime, example = "2026-11-20T20:00:00Z")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deliver_by: Option<String>,
-    /// When the first file of its source is to be purged, RFC 3339, where that is known: it must be safe
+    /// Time at which the first file of its source is to be purged, RFC 3339, where that is known: it must be safe
     /// before that too. Left out, the rules of the purge say it, where the service has them and the source is a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -125,24 +125,24 @@ pub struct NewRequest {
     /// format, `age1…`. Not encrypted when left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub encrypt_for: Vec<String>,
-    /// Whether the source is removed once the dataset is safe.
+    /// True if the source is removed once the dataset is safe.
     #[serde(default)]
     pub release: Release,
-    /// Whether to take it even if the deadline can't be met.
+    /// True if it is to be taken even if the deadline can't be met.
     #[serde(default)]
     pub best_effort: bool,
-    /// How long depots keep it after the deadline, in seconds, also once every destination has all of it. When left
+    /// Time for which depots keep it after the deadline, in seconds, also once every destination has all of it. When left
     /// out, until then, 30 days at most.
     pub keep_s: Option<u64>,
     /// An id of the submitter's own: submitting it twice is submitting it once.
     pub submission_id: Option<String>,
-    /// What chooses how many fragments go to a depot at once: `auto`, `falcon`, `scc`, `mcc`,
+    /// Method that chooses how many fragments go to a depot at once: `auto`, `falcon`, `scc`, `mcc`,
     /// `promc`, `partial-second-order`, `full-second-order`, `c-order`, or `fixed:N,1,1` for N at
     /// once. `auto` when left out.
     #[schema(example = "auto")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<String>,
-    /// What is wished beyond the deadline.
+    /// Wishes beyond the deadline.
     #[serde(default, skip_serializing_if = "Wishes::is_empty")]
     pub wishes: Wishes,
 }
@@ -161,14 +161,14 @@ fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::
     })
 }
 
-/// When the source may be removed from scratch.
+/// Rule by which the source is removed from scratch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Release {
     /// The user keeps it.
     #[default]
     Never,
-    /// As soon as the dataset is safe.
+    /// Removed as soon as the dataset is safe.
     WhenSafe,
     /// The same, though owners, other names, attributes or access lists of some file can't be kept.
     Anyway,
@@ -189,9 +189,9 @@ pub struct Request {
     pub only: Vec<String>,
     /// The names of where it goes, with commas between them, or an address; of a stage-in the path.
     pub to: String,
-    /// How it stands.
+    /// State of it.
     pub state: RequestState,
-    /// Who lets it wait. `finish` and `slack_s` are those it would have if it went on now.
+    /// Names of those who let it wait. `finish` and `slack_s` are those it would have if it went on now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
     /// Why it was refused or failed, in one line.
@@ -199,34 +199,34 @@ pub struct Request {
     /// The page under `docs/errors/` that explains why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// What may pass, and what is not known for sure: an address that did not answer, a rate that is only assumed.
+    /// Warnings: an address that did not answer, a rate that is only assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Whether its deadline is in danger, or it was safe and is not any more.
+    /// True if its deadline is in danger, or it was safe and is not any more.
     pub at_risk: bool,
-    /// Whether the deadline passed before it was safe.
+    /// True if the deadline passed before it was safe.
     pub missed: bool,
-    /// Whether its source, or some of it, stays for good though it was to be removed: it changed, say. The reason says why.
+    /// True if its source, or some of it, stays for good though it was to be removed: it changed, say. The reason says why.
     #[serde(default)]
     pub source_kept: bool,
     /// For whom it is encrypted; nobody when it is not.
     pub encrypt_for: Vec<String>,
     /// The erasure code.
     pub code: String,
-    /// Whether the source is removed once safe.
+    /// True if the source is removed once safe.
     pub release: Release,
-    /// What chooses how many fragments go to a depot at once.
+    /// Method that chooses how many fragments go to a depot at once.
     pub optimizer: String,
-    /// What was wished beyond the deadline.
+    /// Wishes beyond the deadline.
     #[serde(default)]
     pub wishes: Wishes,
-    /// When it was submitted, RFC 3339.
+    /// Time at which it was submitted, RFC 3339.
     #[schema(format = DateTime)]
     pub submitted: String,
-    /// When it must be safe, RFC 3339.
+    /// Time by which it must be safe, RFC 3339.
     #[schema(format = DateTime)]
     pub deadline: String,
-    /// When the first file of its source is to be purged, RFC 3339, where that is known. The deadline is
+    /// Time at which the first file of its source is to be purged, RFC 3339, where that is known. The deadline is
     /// the earlier of that and what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -256,43 +256,43 @@ pub struct Request {
     pub chunks_out_of_reach: u32,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
-    /// What sending it costs when it goes as planned, requests included, in dollars, where depots have prices; of a stage-in, what
+    /// Cost of sending it when all goes as planned, requests included, in dollars, where depots have prices; of a stage-in, what
     /// it is forecast to cost in all, where its sources have prices.
     pub cost_usd: f64,
-    /// What keeping it on the depots costs a month, in dollars.
+    /// Cost of keeping it on the depots for a month, in dollars.
     pub cost_usd_per_month: f64,
-    /// What reading all of it once from the depots costs, in dollars: requests, and what leaves them.
+    /// Cost of reading all of it once from the depots, in dollars: requests, and what leaves them.
     #[serde(default)]
     pub cost_usd_to_read: f64,
-    /// What was begun for it so far costs, with keeping it to the end, in dollars.
+    /// Cost of all that was begun for it so far, with keeping it to the end, in dollars.
     #[serde(default)]
     pub spent_usd: f64,
-    /// How its delivery stands, where its destinations run relays, or it goes on to an address from depots.
+    /// State of its delivery, where its destinations run relays, or it goes on to an address from depots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
     /// The request that brings it to its address, where it goes over depots to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goes_on_as: Option<String>,
-    /// How long it needs scratch: as forecast until it is safe, as it was from then on.
+    /// Time for which it needs scratch: as forecast until it is safe, as it was from then on.
     pub exposure: Option<Exposure>,
-    /// What would make its deadline possible, the least effort first; of a request that was refused, or
+    /// Offers: each would make its deadline possible, the least effort first; of a request that was refused, or
     /// taken though it can't be on time.
     #[serde(default)]
     pub offers: Vec<Offer>,
-    /// What each depot does for it.
+    /// Part of each depot in it.
     pub shares: Vec<Share>,
-    /// What is reserved on circuits for it, or asked for.
+    /// Reservations on circuits for it, asked for or granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Reservation>,
     /// Files that changed, vanished or could not be read while they were sent: nothing of them is safe, and they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<LeftOut>,
-    /// What it has beyond that, where it is a stage-in.
+    /// Fields that only a stage-in has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_in: Option<StageIn>,
 }
 
-/// How long a dataset needs scratch from its submission until it is safe, and that times its size.
+/// Time for which a dataset needs scratch, from its submission until it is safe, and that times its size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exposure {
     /// Hours, as likely as not.
@@ -308,10 +308,10 @@ pub struct Exposure {
 /// A moment in the future as quantiles, RFC 3339.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Finish {
-    /// One in ten finishes earlier.
+    /// Time before which one in ten finishes.
     #[schema(format = DateTime)]
     pub p10: String,
-    /// As likely earlier as later.
+    /// Time before which half of them finish.
     #[schema(format = DateTime)]
     pub p50: String,
     /// Nine in ten finish earlier.
@@ -319,14 +319,14 @@ pub struct Finish {
     pub p90: String,
 }
 
-/// What one depot does for one request.
+/// Part of one depot in one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Share {
     /// The depot's name.
     pub depot: String,
-    /// How the depot is.
+    /// State of the depot.
     pub state: DepotState,
-    /// Whether it is fed now.
+    /// True if it is fed now.
     pub active: bool,
     /// Fragments it holds, verified.
     pub stored: u32,
@@ -346,7 +346,7 @@ pub struct Share {
 pub struct Event {
     /// Its number; the `id` of the Server-Sent Event.
     pub seq: u64,
-    /// When, RFC 3339.
+    /// Time of it, RFC 3339.
     #[schema(format = DateTime)]
     pub at: String,
     /// Which request, like `r7`.
@@ -355,7 +355,7 @@ pub struct Event {
     pub depot: Option<String>,
     /// What: the `event` of the Server-Sent Event, like `depot-down`.
     pub name: String,
-    /// What, for people.
+    /// Sentence for people.
     pub text: String,
     /// Why, for people.
     pub reason: String,
@@ -364,16 +364,16 @@ pub struct Event {
 /// A decision and its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Decision {
-    /// When, RFC 3339.
+    /// Time of it, RFC 3339.
     #[schema(format = DateTime)]
     pub at: String,
-    /// What was decided.
+    /// Decision that was made.
     pub what: String,
     /// Why.
     pub reason: String,
 }
 
-/// What became of a request, in sentences.
+/// Story of a request, in sentences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Story {
     /// Which request, like `r7`.
@@ -382,7 +382,7 @@ pub struct Story {
     pub sentences: Vec<String>,
 }
 
-/// What somebody needs to pull a dataset: who holds it, and leave to read it.
+/// All that somebody needs to pull a dataset: who holds it, and leave to read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ticket {
     /// The dataset's id at depots.
@@ -409,7 +409,7 @@ pub struct Holder {
     pub fingerprint: String,
     /// Leave to read this dataset there, and nothing else.
     pub token: String,
-    /// Whether it is the source.
+    /// True if it is the source.
     #[serde(default)]
     pub is_source: bool,
 }

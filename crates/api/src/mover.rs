@@ -13,7 +13,7 @@ pub const MOVER_PROTOCOL: u32 = 1;
 /// A mover that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewMover {
-    /// What it is called: one of the same name that was there before is gone.
+    /// Name of it: one of the same name that was there before is gone.
     #[schema(example = "dtn3-4711")]
     pub name: String,
     /// The host it runs on.
@@ -28,7 +28,7 @@ pub struct NewMover {
     pub slots: u32,
 }
 
-/// What a mover is told when it joins.
+/// Answer to a mover that joins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JoinedMover {
     /// Its number, for all it says from now on.
@@ -37,40 +37,40 @@ pub struct JoinedMover {
     pub protocol: u32,
     /// Its work is given to others when it was not heard for so long.
     pub lease_ms: u64,
-    /// Whether the service runs as root: a mover that does lends its rights to no service that has less.
+    /// True if the service runs as root: a mover that does lends its rights to no service that has less.
     #[serde(default)]
     pub is_root: bool,
 }
 
-/// What a mover says: it lives, what it has done, and how much it may take. It says all of this again until it is answered.
+/// Report of a mover: it lives, what it has done, and how much it may take. It says all of this again until it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct MoverTurn {
     /// The number of this turn, higher than those before.
     pub number: u64,
     /// Pieces of work that it may take now.
     pub free: u32,
-    /// How long the answer may wait for work; at most some seconds.
+    /// Longest time for which the answer may wait for work; at most some seconds.
     #[serde(default)]
     pub wait_ms: u64,
-    /// It takes nothing more, and ends when it has done what it has.
+    /// True if it takes nothing more, and ends when it has done what it has.
     #[serde(default)]
     pub leaves: bool,
     /// The leases that it has, but for those that have ended.
     #[serde(default)]
     pub holds: Vec<u64>,
-    /// What is on its way.
+    /// Work that is on its way.
     #[serde(default)]
     pub begun: Vec<BegunWork>,
-    /// What has ended.
+    /// Work that has ended.
     #[serde(default)]
     pub ended: Vec<EndedWork>,
     /// Bytes that it moved since it joined.
     #[serde(default)]
     pub bytes: u64,
-    /// How far fetches are.
+    /// Progress of fetches.
     #[serde(default)]
     pub fetched: Vec<FetchedBytes>,
-    /// What went to depots.
+    /// Fragments that went to depots.
     #[serde(default)]
     pub carried: Vec<CarriedBytes>,
 }
@@ -92,7 +92,7 @@ pub struct EndedWork {
     /// Where it was done, the digests of its chunk: of the whole and, where it was sent, of each fragment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<String>,
-    /// What a store holds now, where it was copied there.
+    /// Parts that a store holds now, where they were copied there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredPiece>,
     /// Why it was not done.
@@ -100,7 +100,7 @@ pub struct EndedWork {
     pub failure: Option<String>,
 }
 
-/// What a fetch brought.
+/// Outcome of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FetchedBytes {
     /// The right to do it.
@@ -109,7 +109,7 @@ pub struct FetchedBytes {
     pub bytes: u64,
 }
 
-/// What a mover sent to a depot.
+/// Fragment that a mover sent to a depot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CarriedBytes {
     /// The depot's name.
@@ -120,10 +120,10 @@ pub struct CarriedBytes {
     pub arrived: u64,
 }
 
-/// What a mover is to do.
+/// Answer to a mover: its work.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct MoverOrders {
-    /// What it is to do from now on.
+    /// State that it is to take from now on.
     pub work: Vec<Work>,
     /// Leases of which nobody waits for the end any more.
     pub stop: Vec<u64>,
@@ -134,11 +134,11 @@ pub struct MoverOrders {
 pub struct Work {
     /// The right.
     pub lease: u64,
-    /// What is to be done.
+    /// Work to be done.
     pub chore: Chore,
 }
 
-/// What is to be done.
+/// Work to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chore {
@@ -164,13 +164,13 @@ pub struct SendChore {
     pub known: Vec<String>,
     /// The depot.
     pub depot: ChoreDepot,
-    /// When it should be there, in microseconds since the Unix epoch; whenever there is time, without.
+    /// Time at which it should be there, in microseconds since the Unix epoch; whenever there is time, without.
     #[serde(default)]
     pub due_us: Option<u64>,
-    /// It takes only what others leave.
+    /// True if it takes only what others leave.
     #[serde(default)]
     pub gives_way: bool,
-    /// How many files were left out of the dataset: a list of files with fewer is out of date.
+    /// Number of files that were left out of the dataset: a list of files with fewer is out of date.
     #[serde(default)]
     pub left_out: usize,
     /// The span of a trace that this belongs to, as W3C's Trace Context writes it.
@@ -187,9 +187,9 @@ pub struct ChoreDepot {
     pub url: String,
     /// The fingerprint of its key.
     pub fingerprint: String,
-    /// What is shown to it: good for this dataset, for some minutes.
+    /// Leave to read that is shown to it: good for this dataset, for some minutes.
     pub token: String,
-    /// Whether it lets those who send through to a store, where that is known.
+    /// True if it lets those who send through to a store, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lets_through: Option<bool>,
 }
@@ -203,17 +203,17 @@ impl fmt::Debug for ChoreDepot {
     }
 }
 
-/// What a sealed dataset is, for whoever sends its chunks. Its files are asked for by themselves.
+/// Description of a sealed dataset, for whoever sends its chunks. Its files are asked for by themselves.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SealedDataset {
     /// Its name at depots.
     pub dataset: String,
     /// Where its files lie.
     pub root: String,
-    /// How chunks are coded.
+    /// Code of its chunks.
     #[schema(example = "4+1")]
     pub code: String,
-    /// How long each is.
+    /// Length of each.
     pub chunk_bytes: u64,
     /// Until when depots keep it, in microseconds since the Unix epoch.
     pub expires_us: u64,
@@ -237,7 +237,7 @@ impl fmt::Debug for SealedDataset {
 /// A credential that belongs to the owner of a request, for as long as a piece of work of it lasts. It is kept on no disk.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub struct ChoreCredential {
-    /// What `~NAME:path` stands for.
+    /// Address that `~NAME:path` stands for.
     pub url: String,
     /// Keys of profiles, and their values.
     pub settings: BTreeMap<String, String>,
@@ -257,7 +257,7 @@ pub struct ChorePlace {
     /// The profile of the mover's user that opens it.
     #[serde(default)]
     pub profile: Option<String>,
-    /// What opens it, where it is an address of the owner's own credential.
+    /// Credential that opens it, where it is an address of the owner's own credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<ChoreCredential>,
 }
@@ -276,7 +276,7 @@ pub struct FetchChore {
     pub owner: Option<String>,
     /// The directory of the draft.
     pub draft: String,
-    /// What it consists of, in order.
+    /// Parts of it, in order.
     pub pieces: Vec<FetchPiece>,
     /// The span of a trace that this belongs to, as W3C's Trace Context writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -288,17 +288,17 @@ pub struct FetchChore {
 pub struct FetchPiece {
     /// The file, below the draft or the destination.
     pub path: String,
-    /// The same below the source; empty where that is the file.
+    /// Path below the source; empty where that is the file.
     pub source_path: String,
     /// The file's bytes.
     pub size: u64,
-    /// When it changed last, as its source said: whole seconds since the Unix epoch.
+    /// Time of its last change, as its source said: whole seconds since the Unix epoch.
     #[serde(default)]
     pub mtime_s: Option<i64>,
     /// Nanoseconds after that.
     #[serde(default)]
     pub mtime_ns: u32,
-    /// What its source calls this version of it.
+    /// Version that its source tells of it.
     #[serde(default)]
     pub version: Option<String>,
     /// The first byte.
@@ -312,7 +312,7 @@ pub struct FetchPiece {
 pub struct CarryChore {
     /// The request.
     pub request: String,
-    /// What is copied lies below this…
+    /// Directory below which the source of what is copied lies…
     pub source: ChorePlace,
     /// …and goes below that.
     pub destination: ChorePlace,
@@ -327,7 +327,7 @@ pub struct CarryChore {
     /// Something that has its name already stays, and the mover fails.
     #[serde(default)]
     pub only_new: bool,
-    /// What it is a copy of, as the service names its source.
+    /// Source of which it is a copy, as the service names it.
     pub origin: String,
     /// The segment that is meant; the whole file, all or nothing, without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -340,46 +340,46 @@ pub struct CarryChore {
 /// A segment of a file that the service began to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChoreSegment {
-    /// What the store calls the unfinished file. Never a secret.
+    /// Name of the unfinished file at the store. Never a secret.
     pub token: String,
     /// Which segment it is, from 0.
     pub index: u64,
 }
 
-/// What a store holds of a file.
+/// Part of a file that a store holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoredPiece {
     /// Its CRC-64/NVME, in hexadecimal.
     pub checksum: String,
-    /// What the store said of it; empty of a whole file.
+    /// Answer of the store about it; empty of a whole file.
     #[serde(default)]
     pub receipt: String,
 }
 
-/// How a mover is.
+/// State of a mover.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Mover {
-    /// What it is called.
+    /// Name of it.
     pub name: String,
     /// The host it runs on.
     pub host: String,
     /// Its release.
     pub version: String,
-    /// Whether it takes work.
+    /// True if it takes work.
     pub state: MoverState,
     /// Pieces of work that it may have at once.
     pub slots: u32,
-    /// How many it has.
+    /// Number of orders it has.
     pub working: u64,
-    /// How many it has done.
+    /// Number of orders it has done.
     pub done: u64,
-    /// How many it could not do.
+    /// Number of orders it could not do.
     pub failed: u64,
-    /// What it moved, in bytes.
+    /// Bytes it moved.
     pub bytes: u64,
     /// For how long it has been there, in seconds.
     pub age_s: f64,
-    /// When it was heard last, in seconds before now.
+    /// Time since it was heard last, in seconds.
     pub heard_s: f64,
     /// Why it could not do what it could not do last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

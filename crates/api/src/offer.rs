@@ -8,7 +8,7 @@ use crate::OfferKind;
 /// Something that would make an infeasible deadline feasible. It was tried before it is offered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Offer {
-    /// What it offers.
+    /// Abilities it offers.
     pub kind: OfferKind,
     /// The offer for people.
     pub text: String,
@@ -18,7 +18,7 @@ pub struct Offer {
     /// The name of the circuit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit: Option<String>,
-    /// When the dataset would be safe, or here, then, RFC 3339, where that is known.
+    /// Time at which the dataset would be safe, or here, then, RFC 3339, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub finish: Option<String>,

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How all requests in the books stand.
+/// State of all requests in the books.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Overview {
-    /// When that was so, RFC 3339: a second ago or more, where there are many.
+    /// Time of which this is true, RFC 3339: a second ago or more, where there are many.
     #[schema(format = DateTime)]
     pub as_of: String,
-    /// How many stage-outs are in each state.
+    /// Number of stage-outs in each state.
     pub stage_outs: BTreeMap<String, u64>,
-    /// The same of stage-ins, and of stage-outs to addresses.
+    /// Number of stage-ins, and of stage-outs to addresses, in each state.
     pub stage_ins: BTreeMap<String, u64>,
     /// Those under way: what `GET /v1/requests?sort=slack` lists.
     pub under_way: u64,

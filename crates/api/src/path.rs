@@ -16,9 +16,9 @@ pub struct Path {
     pub rate_p50_bytes_per_s: u64,
     /// Forecast rate: one in ten is higher.
     pub rate_p90_bytes_per_s: u64,
-    /// How that is known: `transfers` or `probe` (whichever tells more), `advertised` or `assumed`.
+    /// Source of the rate: `transfers` or `probe` (whichever tells more), `advertised` or `assumed`.
     pub known_by: String,
-    /// When it was last measured, RFC 3339.
+    /// Time of its last measurement, RFC 3339.
     #[schema(format = DateTime)]
     pub measured: Option<String>,
     /// Seconds since then.
@@ -27,7 +27,7 @@ pub struct Path {
     pub transfers: u64,
     /// Probes so far that showed something.
     pub probes: u64,
-    /// When the last probe ended, whether it showed anything or not, RFC 3339.
+    /// Time at which the last probe ended, whether it showed anything or not, RFC 3339.
     #[schema(format = DateTime)]
     pub probed: Option<String>,
     /// Mean absolute error of the forecast (p50) so far, as a share of the mean measurement.
@@ -58,12 +58,12 @@ pub struct NewProbe {
     pub profile: Option<String>,
 }
 
-/// One of several ways to a depot.
+/// Route to a depot, of several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PathWay {
     /// The gateways it leads through, the nearest first, or `straight`.
     pub name: String,
-    /// Whether data takes it.
+    /// True if data takes it.
     pub taken: bool,
     /// Forecast rate: nine in ten are higher. Nothing before it was measured.
     pub rate_p10_bytes_per_s: Option<u64>,
@@ -71,7 +71,7 @@ pub struct PathWay {
     pub rate_p50_bytes_per_s: Option<u64>,
     /// Forecast rate: one in ten is higher.
     pub rate_p90_bytes_per_s: Option<u64>,
-    /// When it was last measured, RFC 3339.
+    /// Time of its last measurement, RFC 3339.
     #[schema(format = DateTime)]
     pub measured: Option<String>,
     /// Seconds since then.

@@ -10,20 +10,20 @@ use crate::Finish;
 pub struct Turn {
     /// Its number, like `r7`.
     pub request: String,
-    /// It gets what others leave, since it can't be on time.
+    /// True if it gets what others leave, since it can't be on time.
     pub leftover: bool,
     /// By what its turn goes: when all of it must be safe, or at its destinations, RFC 3339.
     #[schema(format = DateTime)]
     pub deadline: String,
-    /// When it is forecast to be safe; absent while no path is up.
+    /// Time at which it is forecast to be safe; absent while no path is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
     /// Deadline less p90 finish, in seconds; negative when it would be late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_s: Option<f64>,
-    /// Whether its deadline is in danger.
+    /// True if its deadline is in danger.
     pub at_risk: bool,
-    /// Whether somebody lets it wait.
+    /// True if somebody lets it wait.
     pub paused: bool,
     /// Bytes that still have to be sent: coded, where it goes over depots.
     pub bytes_left: u64,
@@ -31,7 +31,7 @@ pub struct Turn {
     pub shares: Vec<TurnShare>,
 }
 
-/// What goes to one depot, or destination.
+/// Amount that goes to one depot, or destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TurnShare {
     /// Its name.

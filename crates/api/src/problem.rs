@@ -16,7 +16,7 @@ pub struct Problem {
     /// HTTP status of the answer.
     #[schema(example = 404)]
     pub status: u16,
-    /// One line: what, while doing what, to what, what to try.
+    /// Single line: what, while doing what, to what, what to try.
     pub detail: String,
     /// The page under `docs/errors/` that explains it.
     #[schema(example = "not-found")]

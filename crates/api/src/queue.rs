@@ -9,23 +9,23 @@ pub struct Queue {
     /// The batch system.
     #[schema(example = "slurm")]
     pub scheduler: String,
-    /// When it was looked at last, in RFC 3339; none before the first time.
+    /// Time of the last look at it, in RFC 3339; none before the first.
     #[schema(format = DateTime)]
     pub looked: Option<String>,
     /// Why the last look failed.
     pub trouble: Option<String>,
     /// Processors that may be used.
     pub procs: u32,
-    /// What waits, first in priority first; of a long queue, the first 500, and of these those that whoever asks may see: who operates
+    /// Jobs that wait, first in priority first; of a long queue, the first 500, and of these those that whoever asks may see: who operates
     /// all, others those of the user that their token is for.
     pub jobs: Vec<QueuedJob>,
-    /// Of the first 500, those that are not shown to whoever asks.
+    /// Number of jobs among the first 500 that are not shown to whoever asks.
     #[serde(default)]
     pub jobs_of_others: u32,
     /// Jobs of the last look that made no sense or were too many: nothing is forecast of them.
     #[serde(default)]
     pub left_out: u64,
-    /// How good forecasts were so far, by forecaster.
+    /// Quality of forecasts so far, by forecaster.
     pub scores: Vec<QueueScore>,
     /// Jobs of the accounting from which it was learned how long jobs wait.
     pub history_jobs: u32,
@@ -43,7 +43,7 @@ pub struct QueuedJob {
     pub user: String,
     /// Processors that it asks for.
     pub procs: u32,
-    /// One in ten such jobs starts before, in RFC 3339.
+    /// Time before which one in ten such jobs starts, in RFC 3339.
     #[schema(format = DateTime)]
     pub start_p10: String,
     /// Half of such jobs start before.
@@ -52,25 +52,25 @@ pub struct QueuedJob {
     /// Nine in ten such jobs start before.
     #[schema(format = DateTime)]
     pub start_p90: String,
-    /// Who says so: `outcomes` (what became of like forecasts) or, while those are too few, `simulated` (the queue as it stands).
+    /// Source: `outcomes` (what became of like forecasts) or, while those are too few, `simulated` (the queue as it stands).
     pub forecaster: String,
     /// 95 in 100 jobs of its class start before, by what others waited; none until 59 such waits are known.
     #[schema(format = DateTime)]
     pub start_bound: Option<String>,
-    /// What the batch system itself thinks, where it thinks anything.
+    /// Forecast of the batch system itself, where it has one.
     #[schema(format = DateTime)]
     pub start_scheduler: Option<String>,
 }
 
-/// How good the first forecasts of jobs were that have started since.
+/// Quality of the first forecasts of jobs that have started since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QueueScore {
     /// `outcomes`, `simulated`, `bounds` (what jobs of its class waited) or `scheduler` (the batch system itself).
     pub forecaster: String,
     /// Jobs whose start it forecast.
     pub scored: u32,
-    /// How many of them started between p10 and p90; of `bounds`, between its bounds.
+    /// Number of them that started between p10 and p90; of `bounds`, between its bounds.
     pub within: u32,
-    /// How far its p50 was off, on average, in seconds.
+    /// Mean error of its p50, in seconds.
     pub mean_error_s: Option<u64>,
 }

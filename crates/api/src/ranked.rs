@@ -14,14 +14,14 @@ pub struct Ranked {
     pub to_destination_ms: Option<f64>,
     /// Hops from the centre, for that destination.
     pub level: u8,
-    /// Whether it is only used where others do not suffice.
+    /// True if it is only used where others do not suffice.
     pub landmark: bool,
-    /// What the path from the centre is forecast to carry: as likely more as less.
+    /// Forecast rate of the path from the centre: as likely more as less.
     pub rate_p50_bytes_per_s: u64,
     /// Seconds since that was measured; absent where it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_s: Option<f64>,
-    /// What the path to the destination is forecast to carry; absent where nothing ever measured it.
+    /// Forecast rate of the path to the destination; absent where nothing ever measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onward_p50_bytes_per_s: Option<u64>,
     /// Seconds since that was measured.

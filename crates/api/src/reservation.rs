@@ -14,7 +14,7 @@ pub struct Reservation {
     pub circuit: String,
     /// The names of the depots that share it.
     pub depots: Vec<String>,
-    /// How much, all of them together.
+    /// Rate of all of them together.
     pub rate_bytes_per_s: u64,
     /// From when, RFC 3339.
     #[schema(format = DateTime)]
@@ -22,10 +22,10 @@ pub struct Reservation {
     /// Until when, RFC 3339.
     #[schema(format = DateTime)]
     pub until: String,
-    /// How it stands.
+    /// State of it.
     pub state: ReservationState,
-    /// What it costs for its whole time, in dollars, where the circuit has a price.
+    /// Cost for its whole time, in dollars, where the circuit has a price.
     pub cost_usd: f64,
-    /// What the circuit's provider knows it by, where that keeps it: `posthaste reserve list` shows it.
+    /// Name by which the circuit's provider knows it, where that keeps it: `posthaste reserve list` shows it.
     pub key: String,
 }

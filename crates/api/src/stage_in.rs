@@ -15,7 +15,7 @@ pub struct NewStageIn {
     /// Absolute path of the directory that it becomes. There is nothing there yet.
     #[schema(example = "/scratch/alice/input")]
     pub to: String,
-    /// When all of it must be there, RFC 3339.
+    /// Time by which all of it must be there, RFC 3339.
     #[schema(format = DateTime, example = "2026-11-20T18:00:00Z")]
     pub deadline: String,
     /// Since when it is welcome, RFC 3339: before, it comes only as far as the deadline needs it. At once
@@ -47,7 +47,7 @@ pub struct NewStageIn {
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Whether to take it even if the deadline can't be met.
+    /// True if it is to be taken even if the deadline can't be met.
     #[serde(default)]
     pub best_effort: bool,
     /// An id of the submitter's own: submitting it twice is submitting it once.
@@ -55,13 +55,13 @@ pub struct NewStageIn {
     pub submission_id: Option<String>,
 }
 
-/// What a stage-in has beyond what every request has.
+/// Fields that a stage-in has beyond those of every request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StageIn {
-    /// Whether it goes the other way: a stage-out to an address.
+    /// True if it goes the other way: a stage-out to an address.
     #[serde(default)]
     pub goes_out: bool,
-    /// Whether what it read is still to be removed, once all of it is there.
+    /// True if what it read is still to be removed, once all of it is there.
     #[serde(default)]
     pub releases: bool,
     /// Since when it is welcome, RFC 3339.
@@ -70,43 +70,43 @@ pub struct StageIn {
     /// The latest moment to begin, or to go on, that still holds the deadline with its margin, RFC 3339.
     #[schema(format = DateTime)]
     pub begin_by: Option<String>,
-    /// When its first chunk was asked for, RFC 3339.
+    /// Time at which its first chunk was asked for, RFC 3339.
     #[schema(format = DateTime)]
     pub begun: Option<String>,
-    /// What is forecast to be there last, if it lies at some of the sources only.
+    /// Files that are forecast to be there last, if they lie at some of the sources only.
     pub binding: Option<Binding>,
     /// Chunks that were asked for a second time because the first source was late.
     pub chunks_twice: u32,
-    /// What each source does for it.
+    /// Part of each source in it.
     pub sources: Vec<Source>,
 }
 
-/// What only some of the sources of a stage-in hold, and is forecast to be there last.
+/// Part of a stage-in that only some of its sources hold, and that is forecast to be there last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Binding {
     /// Names of those sources.
     pub sources: Vec<String>,
-    /// How much of it is not there yet.
+    /// Bytes of it that are not there yet.
     pub missing_bytes: u64,
 }
 
-/// What one source does for one stage-in.
+/// Part of one source in one stage-in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Source {
     /// Its name: the endpoint.
     pub name: String,
-    /// How it is.
+    /// Its state.
     pub state: SourceState,
     /// Chunks that came from it first.
     pub chunks: u32,
     /// Bytes of those.
     pub bytes: u64,
-    /// Whether it is a depot near the centre on which the stage-in waits.
+    /// True if it is a depot near the centre on which the stage-in waits.
     #[serde(default)]
     pub near: bool,
-    /// How much of the stage-in it holds; of a depot near the centre, what is not here yet.
+    /// Bytes of the stage-in that it holds; of a depot near the centre, what is not here yet.
     pub holds_bytes: u64,
-    /// Of that, what no other source holds.
+    /// Bytes of these that no other source holds.
     pub alone_bytes: u64,
     /// Chunks on their way from it.
     pub in_flight: u32,

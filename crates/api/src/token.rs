@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a token may. Each may what those before it may, but `move`: that is for movers alone.
+/// Rights of a token. Each includes those before it, but `move`: that is for movers alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -32,7 +32,7 @@ impl Scope {
         }
     }
 
-    /// Whether who has it may do what needs `needed`.
+    /// Returns whether who has it may do what needs `needed`.
     #[must_use]
     pub fn covers(self, needed: Self) -> bool {
         match (self, needed) {
@@ -52,10 +52,10 @@ impl Scope {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// What it is called: in lists, and in the record of who asked what.
+    /// Name of it: in lists, and in the record of who asked what.
     #[schema(example = "alice-laptop")]
     pub name: String,
-    /// What it may.
+    /// Rights of it.
     pub scope: Scope,
     /// Whose requests it makes, whatever they say themselves, and which it may change. One that submits needs it.
     #[schema(example = "alice")]
@@ -80,9 +80,9 @@ pub struct NewToken {
 /// A token that is known, but for what is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
-    /// What it is called.
+    /// Name of it.
     pub name: String,
-    /// What it may.
+    /// Rights of it.
     pub scope: Scope,
     /// Whose requests it makes.
     pub owner: Option<String>,
@@ -92,7 +92,7 @@ pub struct Token {
     pub below: Vec<String>,
     /// Profiles whose credentials it may use.
     pub profiles: Vec<String>,
-    /// When it was made, RFC 3339.
+    /// Time at which it was made, RFC 3339.
     #[schema(format = DateTime)]
     pub created: String,
     /// Until when it is good, RFC 3339.
@@ -103,9 +103,9 @@ pub struct Token {
 /// A token that was just made.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MadeToken {
-    /// What is shown: nobody can say it again.
+    /// Secret to be shown: nobody can say it again.
     pub token: String,
-    /// What is known of it.
+    /// Facts known of it.
     pub known: Token,
 }
 

@@ -5,10 +5,10 @@ use utoipa::ToSchema;
 
 use super::{Finish, TransferKind};
 
-/// What one way carries for one request.
+/// Load of one route for one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Transfer {
-    /// What it carries.
+    /// Data that it carries.
     pub kind: TransferKind,
     /// Where it begins: `centre`, the name of a depot or of an endpoint, or `depots` or `sources` where there are several.
     pub from: String,
@@ -23,17 +23,17 @@ pub struct Transfer {
     /// Measured rate of the way over the last seconds, for all requests together; absent between depots, where relays send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<u64>,
-    /// When the last of what is left is forecast to be there.
+    /// Time at which the last of what is left is forecast to be there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
-    /// How it stands.
+    /// State of it.
     pub state: TransferState,
     /// Why nothing of it is on its way, where there is something to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How a transfer stands, in a word.
+/// State of a transfer, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TransferState {

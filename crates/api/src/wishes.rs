@@ -1,11 +1,11 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What may be wished of a request beyond its deadline; all of it can be left out.
+/// Wishes of a request beyond its deadline; all of them can be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wishes {
-    /// How much it matters beside others when not all can be served in time: `low`, `normal`, `high`,
+    /// Priority beside others when not all can be served in time: `low`, `normal`, `high`,
     /// `urgent`, or a number from -9 to 9. What was promised to others is kept whatever it is.
     /// `normal` when left out.
     #[schema(example = "high")]
@@ -19,7 +19,7 @@ pub struct Wishes {
     #[schema(example = "climate")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// How many depots may be lost; the cheapest code that survives it and keeps the deadline is
+    /// Number of depots that may be lost; the cheapest code that survives it and keeps the deadline is
     /// chosen instead of the one given.
     #[schema(example = 2)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,12 +29,12 @@ pub struct Wishes {
     #[schema(example = 99.99)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_percent: Option<f64>,
-    /// How many depots it suffices to survive by the deadline where there is no time for all of the code; the
+    /// Number of depots that it suffices to survive by the deadline where there is no time for all of the code; the
     /// rest of the code follows, and the source stays until then.
     #[schema(example = 1)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe_with: Option<u32>,
-    /// When fragments that depots lost are made again: `eager`, at once; `lazy`, when one more loss is all
+    /// Moment at which fragments that depots lost are made again: `eager`, at once; `lazy`, when one more loss is all
     /// that a chunk survives. Lazy only where the source stays. `eager` when left out.
     #[schema(example = "lazy")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Wishes {
     #[schema(example = 10_485_760)]
     #[serde(default, alias = "rate_max", skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s_max: Option<u64>,
-    /// Whether rate is reserved for it on a circuit: `auto`, where its deadline asks for it and the time to
+    /// Rule by which rate is reserved for it on a circuit: `auto`, where its deadline asks for it and the time to
     /// set it up pays; `always`; `never`. `auto` when left out.
     #[schema(example = "never")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct LentFor {
     /// The name of the depot.
     #[schema(example = "ash")]
     pub depot: String,
-    /// When something may be sent there, by the centre's clock; always when left out.
+    /// Hours in which something may be sent there, by the centre's clock; always when left out.
     #[schema(example = "20-06")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<String>,
@@ -85,7 +85,7 @@ pub struct LentFor {
 }
 
 impl Wishes {
-    /// Whether nothing is wished.
+    /// Returns whether nothing is wished.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -61,7 +61,7 @@ words! {
         Delivered = "delivered",
         /// A user cancelled it.
         Cancelled = "cancelled",
-        /// It can't go on; the source is untouched.
+        /// Ended in failure; the source is untouched.
         Failed = "failed",
         /// A stage-in, or what a job needs, that is not begun yet.
         Waiting = "waiting",
@@ -75,11 +75,11 @@ words! {
 words! {
     /// State of a depot.
     pub enum DepotState {
-        /// It was not heard of yet.
+        /// Not heard of yet.
         Unknown = "unknown",
-        /// It answers.
+        /// Answers.
         Up = "up",
-        /// It does not answer.
+        /// Does not answer.
         Down = "down",
     }
 }
@@ -89,11 +89,11 @@ words! {
     pub enum SourceState {
         /// Nothing was read from it yet.
         Unknown = "unknown",
-        /// It answers.
+        /// Answers.
         Up = "up",
-        /// It does not answer.
+        /// Does not answer.
         Down = "down",
-        /// It no longer holds what it held.
+        /// No longer holds what it held.
         Gone = "gone",
     }
 }
@@ -105,11 +105,11 @@ words! {
         Asked = "asked",
         /// The provider granted it.
         Granted = "granted",
-        /// It carries data.
+        /// Carries data.
         Up = "up",
-        /// It should be up, and is not.
+        /// Should be up, and is not.
         Down = "down",
-        /// It is being given back.
+        /// Is being given back.
         Returning = "returning",
     }
 }
@@ -119,9 +119,9 @@ words! {
     pub enum JobPhase {
         /// The service knows of it.
         Registered = "registered",
-        /// What it reads was asked for.
+        /// Asked for: what it reads is on its way.
         StagingIn = "staging-in",
-        /// It ended.
+        /// Ended.
         Ended = "ended",
         /// The service forgot it.
         Gone = "gone",
@@ -129,7 +129,7 @@ words! {
 }
 
 words! {
-    /// What keeps a job from starting without its data.
+    /// Reason why a job does not start without its data.
     pub enum JobHold {
         /// Nothing of the service: its batch system does.
         None = "none",
@@ -179,11 +179,11 @@ words! {
 words! {
     /// State of a mover.
     pub enum MoverState {
-        /// It takes work.
+        /// Takes work.
         Works = "works",
-        /// It gets no new work.
+        /// Gets no new work.
         Drains = "drains",
-        /// It gets none for a while, since others could do what it could not.
+        /// Gets none for a while, since others could do what it could not.
         Rests = "rests",
     }
 }
@@ -201,7 +201,7 @@ words! {
         Hours = "hours",
         /// A destination that is away.
         DestinationBack = "destination-back",
-        /// One destination less.
+        /// Fewer destinations, by one.
         Fewer = "fewer",
         /// A later delivery.
         Delivery = "delivery",

@@ -65,7 +65,7 @@ Examples:
   posthaste cp results/ me@dtn.example.org:/data/run-7     starts posthaste there over SSH
   posthaste cp --gateways gateways.toml big.h5 me@dtn.example.org:    data through the gateways that lead there")]
 pub struct CopyArguments {
-    /// What to copy: paths, addresses such as user@host:path or s3://bucket/prefix; - is standard input.
+    /// Sources: paths, addresses such as user@host:path or s3://bucket/prefix; - is standard input.
     /// The last one is where it goes
     #[arg(required = true, value_name = "SRC")]
     sources: Vec<OsString>,
@@ -117,7 +117,7 @@ pub struct CopyArguments {
     /// Files or segments copied at once, and never another number [default: --optimizer decides]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "optimizer")]
     transfers: Option<u16>,
-    /// Who decides how many files and streams are used at once: auto, falcon, scc, mcc, promc,
+    /// Method that decides how many files and streams are used at once: auto, falcon, scc, mcc, promc,
     /// partial-second-order, full-second-order, c-order, or fixed:FILES,STREAMS,AHEAD
     /// [default: auto]
     #[arg(long, value_name = "NAME")]
@@ -126,7 +126,7 @@ pub struct CopyArguments {
     /// "08:00,10M 18:00,off", or @FILE that holds either and may change meanwhile
     #[arg(long, value_name = "RATE", value_parser = Bandwidth::parse)]
     bwlimit: Option<Bandwidth>,
-    /// What becomes of symbolic links
+    /// Treatment of symbolic links
     #[arg(long, value_enum, default_value_t = LinkChoice::Keep)]
     links: LinkChoice,
     /// Copy files also when size and modification time agree

@@ -66,7 +66,7 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct AddArguments {
-    /// What stands for it in addresses, as in `NAME:path`
+    /// Name that stands for it in addresses, as in `NAME:path`
     name: String,
     /// The address that `NAME:` stands for, like s3://bucket/prefix; of s3, azblob, gs, http(s), webdav(s) or ftp(s)
     #[arg(long, value_name = "ADDRESS")]

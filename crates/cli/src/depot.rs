@@ -113,7 +113,7 @@ struct TermsArguments {
     /// Most to send there a second [default: what the relay lends]
     #[arg(long, value_name = "RATE")]
     rate: Option<ByteRate>,
-    /// When it may be used, by the service's clock: 20-06, or "Mon-Fri 20-06, Sat-Sun 00-24"
+    /// Hours in which it may be used, by the service's clock: 20-06, or "Mon-Fri 20-06, Sat-Sun 00-24"
     /// [default: always]
     #[arg(long, value_name = "HOURS")]
     hours: Option<Windows>,
@@ -121,33 +121,33 @@ struct TermsArguments {
     /// [default: whatever it is]
     #[arg(long, value_name = "LOAD")]
     load_max: Option<f64>,
-    /// What fails together with it: its site, its provider, its region, separated by commas; can be repeated.
+    /// Failure domains, which fail together with it: its site, its provider, its region, separated by commas; can be repeated.
     /// No domain gets more fragments of a chunk than may be lost
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     domain: Vec<String>,
-    /// It belongs to the site: use it when the other depots of a request do not suffice
+    /// Belongs to the site: use it when the other depots of a request do not suffice
     #[arg(long)]
     landmark: bool,
     /// Hops from the centre, 1 to 9: depots push on to those of a higher level, nearer the destination.
     /// `auto`: how far it is decides, for each destination [default: 1]
     #[arg(long, value_name = "N", value_parser = parse_level)]
     level: Option<u8>,
-    /// What sending a gigabyte (10^9 bytes) there costs, in dollars
+    /// Price of sending a gigabyte (10^9 bytes) there, in dollars
     #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_gb: Option<f64>,
-    /// What keeping a gigabyte there for a month costs, in dollars
+    /// Price of keeping a gigabyte there for a month, in dollars
     #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_gb_month: Option<f64>,
-    /// What a thousand PUTs cost, in dollars: a fragment stored there is one
+    /// Price of a thousand PUTs, in dollars: a fragment stored there is one
     #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_1000_puts: Option<f64>,
-    /// What a thousand GETs cost, in dollars: a fragment read from there is one
+    /// Price of a thousand GETs, in dollars: a fragment read from there is one
     #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_1000_gets: Option<f64>,
-    /// What a gigabyte that leaves it costs, in dollars
+    /// Price of a gigabyte that leaves it, in dollars
     #[arg(long, value_name = "PRICE", value_parser = parse_dollars)]
     usd_per_gb_out: Option<f64>,
-    /// The same to a depot or a domain; can be repeated
+    /// Price of a gigabyte that goes to a depot or a domain; can be repeated
     #[arg(long, value_name = "NAME=PRICE", value_parser = parse_price_to)]
     usd_per_gb_out_to: Vec<(String, f64)>,
 }
@@ -174,7 +174,7 @@ impl TermsArguments {
 
 #[derive(Debug, Args)]
 struct InviteArguments {
-    /// What the depot is to be called
+    /// New name of the depot
     name: String,
     /// Where to write the invitation, readable only by you [default: standard output]
     #[arg(long, value_name = "FILE")]

@@ -19,7 +19,7 @@ use crate::{endpoints, failure::Outcome};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct GenerateArguments {
-    /// What to write
+    /// Kind of output
     #[arg(value_enum)]
     what: What,
     /// Where to; made if it isn't there
@@ -30,7 +30,7 @@ pub struct GenerateArguments {
 enum What {
     /// For bash, elvish, fish, PowerShell and zsh
     Completions,
-    /// One page a command
+    /// Write one page for each command
     Man,
     /// The REST API's OpenAPI 3.1 document
     Openapi,

@@ -32,10 +32,10 @@ pub struct HistoryArguments {
     /// The depot or the source, by its name as it is shown without this [default: all of them]
     #[arg(value_name = "PATH")]
     path: Option<String>,
-    /// How far back, like 6h or 30d
+    /// Time to look back, like 6h or 30d
     #[arg(long, value_name = "SPAN", default_value = "6h", value_parser = parse_seconds)]
     since: u64,
-    /// How long each step is, like 5m [default: a sixtieth of that]
+    /// Length of each step, like 5m [default: a sixtieth of that]
     #[arg(long, value_name = "SPAN", value_parser = parse_seconds)]
     step: Option<u64>,
     /// Print JSON

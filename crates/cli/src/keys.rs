@@ -118,7 +118,7 @@ fn listed(file: &Path) -> Result<Vec<String>, Failure> {
     Ok(recipients)
 }
 
-/// As whom to open.
+/// User as whom to open.
 #[derive(Debug, Clone, Default, Args)]
 pub struct IdentityArguments {
     /// File with the identity that opens an encrypted dataset, as `posthaste keygen` or age-keygen

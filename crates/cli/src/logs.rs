@@ -39,7 +39,7 @@ const SUBJECTS: [&str; 9] = [
 /// Targets whose names say by themselves what they are.
 const SPEAKING: [&str; 3] = ["request", "reservation", "job"];
 
-/// How lines are written.
+/// Form of lines.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
@@ -49,10 +49,10 @@ pub enum Format {
     Json,
 }
 
-/// What is said, and how.
+/// Options for what is logged, and how.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LogArguments {
-    /// How lines on standard error are written: text, or json, an object each with timestamp, level, target, message and what it is about
+    /// Form of lines on standard error: text, or json, an object each with timestamp, level, target, message and what it is about
     #[arg(
         long,
         value_name = "FORMAT",
@@ -60,7 +60,7 @@ pub struct LogArguments {
         hide_possible_values = true
     )]
     log_format: Format,
-    /// What is said there: error, warn, info, debug or trace, or that of modules, as in info,posthaste_service::hands=debug
+    /// Level of what is logged: error, warn, info, debug or trace, or that of modules, as in info,posthaste_service::hands=debug
     #[arg(long, value_name = "LEVEL", env = "POSTHASTE_LOG", default_value = "info", value_parser = levels)]
     log_level: Levels,
 }

@@ -55,7 +55,7 @@ Examples:
 Exit codes: 0 all was listed; 3 no such directory, 4 no such file; 5 part of it could not be
 listed for now; 6 part of it can't be listed; 7 not allowed to.")]
 pub struct ShowArguments {
-    /// What to list: a path, s3://bucket/prefix, sftp://user@host/path, user@host:path
+    /// Places to list: a path, s3://bucket/prefix, sftp://user@host/path, user@host:path
     #[arg(value_name = "ADDRESS", default_value = ".")]
     address: OsString,
     /// Everything below, not only the directory itself
@@ -64,7 +64,7 @@ pub struct ShowArguments {
     /// Sizes and times too: bytes, when changed or stored (UTC), and the name
     #[arg(short, long, conflicts_with = "json")]
     long: bool,
-    /// One JSON object a line: Path, Name, Size, ModTime, IsDir, as from rclone lsjson
+    /// Print one JSON object a line: Path, Name, Size, ModTime, IsDir, as from rclone lsjson
     #[arg(long)]
     json: bool,
     /// End each line with a zero byte instead of a newline
@@ -82,7 +82,7 @@ pub struct ShowArguments {
     /// Leave out files that match; wins over --include
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// What symbolic links point to rather than the links
+    /// Follow symbolic links and list what they point to
     #[arg(long)]
     follow: bool,
     /// Keep what is found in this folder until it is printed; go on from there when it was killed

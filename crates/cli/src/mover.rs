@@ -49,7 +49,7 @@ pub struct MoverArguments {
     /// File with a token of the scope `move`
     #[arg(long, value_name = "FILE", env = "POSTHASTE_TOKEN_FILE")]
     token_file: PathBuf,
-    /// What it is called: one of the same name that was there before is gone [default: HOST-PID]
+    /// Name of it: one of the same name that was there before is gone [default: HOST-PID]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Chunks that it moves at once

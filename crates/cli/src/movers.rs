@@ -42,7 +42,7 @@ pub struct MoversArguments {
 enum Verb {
     /// Gives movers of this name nothing new; what they have they do
     Drain {
-        /// What it is called
+        /// Name of it
         name: String,
         /// Give it work again
         #[arg(long)]

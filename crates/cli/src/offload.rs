@@ -59,7 +59,7 @@ pub struct OffloadArguments {
     service: ServiceArguments,
 }
 
-/// What is wanted of a stage-out.
+/// Wishes of a stage-out.
 #[derive(Debug, Args)]
 pub struct WishArguments {
     /// The directory or file; where --to is an address, also an address
@@ -79,7 +79,7 @@ pub struct WishArguments {
     /// Profile of the service's user for the address, where that has no name of its own
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    /// Time by which it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     /// [default: --deliver-by]
     #[arg(
         long,
@@ -88,11 +88,11 @@ pub struct WishArguments {
         required_unless_present = "deliver_by"
     )]
     deadline: Option<String>,
-    /// When all of it is to be at every destination, as with --deadline; each of them runs a relay. Or at its address
+    /// Time by which all of it is to be at every destination, as with --deadline; each of them runs a relay. Or at its address
     /// [default: --deadline there]
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deliver_by: Option<String>,
-    /// When the first file of DIR is to be purged, as with --deadline: it must be safe before that too
+    /// Time at which the first file of DIR is to be purged, as with --deadline: it must be safe before that too
     /// [default: as the service's purge policy has it, if any]
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     purge_at: Option<String>,
@@ -105,17 +105,17 @@ pub struct WishArguments {
     code: Option<Code>,
     #[command(flatten)]
     recipients: RecipientArguments,
-    /// When to remove the source
+    /// Rule by which the source is removed
     #[arg(long, value_enum, default_value_t)]
     release: Release,
     /// Take it even if the deadline can't be met, and do what can be done
     #[arg(long)]
     best_effort: bool,
-    /// How long depots keep it after the deadline, also once every destination has all of it [default: until then, 30
+    /// Time for which depots keep it after the deadline, also once every destination has all of it [default: until then, 30
     /// days at most]
     #[arg(long, value_name = "TIME", value_parser = moment::parse_seconds)]
     keep: Option<u64>,
-    /// Who decides how many fragments go to a depot at once: auto, falcon, scc, mcc, promc,
+    /// Method that decides how many fragments go to a depot at once: auto, falcon, scc, mcc, promc,
     /// partial-second-order, full-second-order, c-order, or fixed:FRAGMENTS,1,1
     #[arg(long, value_name = "NAME", default_value_t)]
     optimizer: Method,
@@ -123,13 +123,13 @@ pub struct WishArguments {
     wishes: WishesArguments,
 }
 
-/// When the source may be removed.
+/// Rule by which the source may be removed.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Release {
     /// You keep it
     #[default]
     Never,
-    /// As soon as every chunk survives the loss of any m depots, as --code says, wherever it lies; or all of it is at its address
+    /// Remove it as soon as every chunk survives the loss of any m depots, as --code says, wherever it lies; or all of it is at its address
     WhenSafe,
     /// The same, though owners, hard links, attributes or access lists of some file can't be kept
     Anyway,
@@ -251,7 +251,7 @@ impl WishArguments {
         }
     }
 
-    /// Whether it goes to an address, which needs no depots.
+    /// Returns whether it goes to an address, which needs no depots.
     fn is_straight(&self) -> bool {
         let is_address = |to: &String| to.starts_with('/') || to.contains(':');
         self.to.iter().any(is_address)

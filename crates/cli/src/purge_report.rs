@@ -56,7 +56,7 @@ pub struct ReportArguments {
     /// The rules of the purge [default: purge.toml beside profiles.toml]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// What goes within this time is told by the day
+    /// Time within which files that go are told by the day
     #[arg(long, value_name = "TIME", default_value = "14d", value_parser = moment::parse_seconds)]
     within: u64,
     /// Tell directories apart that lie this deep below PATH

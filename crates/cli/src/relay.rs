@@ -67,7 +67,7 @@ enum Verb {
         /// Ask services to send on to other depots what lies only here
         #[arg(long = "move", conflicts_with = "off")]
         moves: bool,
-        /// It is not going to be switched off after all
+        /// Revoke: it is not going to be switched off after all
         #[arg(long)]
         off: bool,
     },
@@ -98,7 +98,7 @@ struct RunArguments {
     /// Most to take a second, all clients together
     #[arg(long, value_name = "RATE")]
     rate: Option<ByteRate>,
-    /// When services may send to it, by this machine's clock: 20-06, or "Mon-Fri 20-06, Sat-Sun 00-24". It tells them, and
+    /// Hours in which services may send to it, by this machine's clock: 20-06, or "Mon-Fri 20-06, Sat-Sun 00-24". It tells them, and
     /// refuses nothing itself: data that is on its way is not thrown away [default: always]
     #[arg(long, value_name = "HOURS")]
     hours: Option<Windows>,

@@ -24,7 +24,7 @@ use crate::{
 pub struct DeadlineArguments {
     /// The request's id, like r7
     id: String,
-    /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    /// Time by which it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(value_name = "WHEN", allow_hyphen_values = true)]
     deadline: String,
     #[command(flatten)]
@@ -37,19 +37,19 @@ pub struct DeadlineArguments {
 pub struct ModifyArguments {
     /// The request's id, like r7
     id: String,
-    /// When it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    /// Time by which it must be safe: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deadline: Option<String>,
-    /// When all of it is to be at every destination, as with --deadline; any for any time
+    /// Time by which all of it is to be at every destination, as with --deadline; any for any time
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deliver_by: Option<String>,
-    /// When the first file of its source is to be purged
+    /// Time at which the first file of its source is to be purged
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     purge_at: Option<String>,
     /// Most to send for it a second, over all paths together: 10M, 1.5G; off for no limit
     #[arg(long, value_name = "RATE", value_parser = limit)]
     bwlimit: Option<ByteRate>,
-    /// How much it matters beside others: low, normal, high, urgent, or a number from -9 to 9
+    /// Priority beside others: low, normal, high, urgent, or a number from -9 to 9
     #[arg(long, value_name = "PRIORITY", allow_hyphen_values = true)]
     priority: Option<String>,
     #[command(flatten)]

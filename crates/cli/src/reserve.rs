@@ -73,7 +73,7 @@ struct NewArguments {
     /// A depot or gateway that the circuit leads to, instead of its name
     #[arg(long, value_name = "NAME", conflicts_with = "provider")]
     to: Option<String>,
-    /// How fast: 1Gbit, 400Mbit or 100MiB/s; of a volume, never faster than this
+    /// Rate: 1Gbit, 400Mbit or 100MiB/s; of a volume, never faster than this
     #[arg(long, value_name = "RATE", value_parser = read_rate, required_unless_present = "volume")]
     rate: Option<ByteRate>,
     /// From when: 14:00, 2h, 2026-11-20T18:00; now without it
@@ -111,7 +111,7 @@ struct ListArguments {
     provider: Option<String>,
 }
 
-/// One reservation: its circuit and its provider's name of it
+/// Reservation: its circuit and its provider's name of it
 #[derive(Debug, Args)]
 struct OneArguments {
     #[command(flatten)]

@@ -84,7 +84,7 @@ pub struct ServeArguments {
     /// Hand out sources to whoever pulls, here; port 0 takes any free one [default: not at all]
     #[arg(long, value_name = "ADDRESS")]
     source_listen: Option<SocketAddr>,
-    /// How whoever pulls reaches that [default: https://ADDRESS]
+    /// Address at which whoever pulls reaches that [default: https://ADDRESS]
     #[arg(long, value_name = "URL", requires = "source_listen")]
     source_url: Option<String>,
     /// Most that is handed out of sources in a second, like 50M
@@ -94,7 +94,7 @@ pub struct ServeArguments {
     /// on), or auto (relays where the way out binds)
     #[arg(long, value_name = "WHERE", default_value = "centre")]
     encode: Encode,
-    /// What the way out carries in a second, like 100M, all depots together [default: not known]
+    /// Rate of the way out, in a second, like 100M, all depots together [default: not known]
     #[arg(long, value_name = "BYTES")]
     way_out: Option<Bytes>,
     /// Memory for directories that were listed for whoever asks: the least used are forgotten first. A directory of a million
@@ -114,7 +114,7 @@ pub struct ServeArguments {
     /// safe before the first of its files goes, where nobody says when that is. Read again when it changed [default: none]
     #[arg(long, value_name = "FILE")]
     purge_policy: Option<PathBuf>,
-    /// Who is told when a deadline is in danger, and what else happens: by webhook, e-mail or a program; read at the start
+    /// File of alarms: who is told when a deadline is in danger, and what else happens: by webhook, e-mail or a program; read at the start
     /// [default: nobody]
     #[arg(long, value_name = "FILE")]
     alarms: Option<PathBuf>,

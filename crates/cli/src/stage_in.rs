@@ -59,7 +59,7 @@ pub struct StageInArguments {
     /// The last of them.
     #[arg(skip)]
     destination: String,
-    /// When it must be there: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
+    /// Time by which it must be there: 10m, 2h30m, 3d, 2026-11-20T18:00 (local) or with a zone
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     deadline: String,
     /// Since when it is welcome, written alike: before, it comes only as far as the deadline needs it
@@ -68,7 +68,7 @@ pub struct StageInArguments {
     /// Depots near the centre on which it may wait until it is welcome, with commas between them
     #[arg(long, value_name = "DEPOTS", value_delimiter = ',')]
     via: Vec<String>,
-    /// How much it matters when not all can be served in time: low, normal, high, urgent, or -9 to 9;
+    /// Priority when not all can be served in time: low, normal, high, urgent, or -9 to 9;
     /// promises to others are kept whatever it is
     #[arg(
         long,

@@ -52,7 +52,7 @@ enum Verb {
     },
 }
 
-/// What a token may.
+/// Rights of a token.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Scope {
     /// Look at everything, and change nothing
@@ -67,9 +67,9 @@ enum Scope {
 
 #[derive(Debug, Args)]
 struct AddArguments {
-    /// What it is called
+    /// Name of it
     name: String,
-    /// What it may
+    /// Rights of it
     #[arg(long, value_enum)]
     scope: Scope,
     /// Whose requests it makes, whatever they say themselves; one that submits needs it

@@ -21,10 +21,10 @@ pub struct AccountArguments {
     pub owner: Option<String>,
 }
 
-/// What may be wished beyond the deadline.
+/// Wishes beyond the deadline.
 #[derive(Debug, Args)]
 pub struct WishesArguments {
-    /// How much it matters when not all can be served in time: low, normal, high, urgent, or -9 to 9;
+    /// Priority when not all can be served in time: low, normal, high, urgent, or -9 to 9;
     /// promises to others are kept whatever it is. Below normal, what is sent also makes way for
     /// everybody else on the network, until its deadline is at risk
     #[arg(
@@ -46,7 +46,7 @@ pub struct WishesArguments {
     /// may be lost; the rest of the code follows
     #[arg(long, value_name = "DEPOTS")]
     safe_with: Option<u32>,
-    /// When what depots lost is made again: eager, or lazy: when one more loss is all that is survived,
+    /// Moment at which what depots lost is made again: eager, or lazy: when one more loss is all that is survived,
     /// where the source stays
     #[arg(long, value_enum, default_value_t)]
     repair: Repair,
@@ -57,7 +57,7 @@ pub struct WishesArguments {
     /// Most to send for it a second, over all paths together: 10M, 1.5G [default: no limit]
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<ByteRate>,
-    /// Whether rate is reserved for it on a circuit: auto, where its deadline asks for it and that pays; always,
+    /// Rule by which rate is reserved for it on a circuit: auto, where its deadline asks for it and that pays; always,
     /// or never
     #[arg(long, value_name = "WHEN", default_value_t)]
     reserve: Reserve,
@@ -70,13 +70,13 @@ pub struct WishesArguments {
     without: Vec<String>,
 }
 
-/// When what is lost is made again.
+/// Moment at which what is lost is made again.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Repair {
     /// At once
     #[default]
     Eager,
-    /// When one more loss is all that a chunk survives
+    /// Wait until one more loss is all that a chunk survives
     Lazy,
 }
 

@@ -116,7 +116,7 @@ impl Files {
         } else {
             Scope::FilesRead
         };
-        let allowed = crate::request::authorize(&self.secret, headers, scope, None);
+        let allowed = crate::rights::authorize(&self.secret, headers, scope, None);
         allowed.map_err(|refusal| {
             let told = Refusal::new(refusal.kind, refusal.message);
             match refusal.hint {

@@ -20,10 +20,10 @@ use posthaste_types::Timestamp;
 use tokio::sync::Semaphore;
 
 use crate::{
+    answer::Body,
     order,
     others::{Others, UnderWay, answer_in_time},
     reception::{Reception, blocking},
-    request::Body,
     store::{Awaited, Refusal, Store},
 };
 

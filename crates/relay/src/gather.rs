@@ -27,11 +27,11 @@ use tokio::{
 };
 
 use crate::{
+    answer::Body,
     order::{self, Named, OrderedChunk, Said, invalid, take_memory},
     others::{Others, UnderWay, answer_in_time},
     rate::RateLimit,
     reception::{Reception, blocking},
-    request::Body,
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
 

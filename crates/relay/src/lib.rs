@@ -6,6 +6,7 @@
 //! client that pins the key's fingerprint and holds the secret (or a token made from it) may use
 //! it. `docs/reference/relay-protocol.md` has the protocol and the layout on disk.
 
+mod answer;
 mod bucket;
 mod clock;
 mod drain;
@@ -25,6 +26,7 @@ mod peer;
 mod rate;
 mod reception;
 mod request;
+mod rights;
 mod scatter;
 mod server;
 mod space;

@@ -16,10 +16,10 @@ use posthaste_types::Bytes as Amount;
 use tokio::sync::Semaphore;
 
 use crate::{
+    answer::Body,
     order,
     others::{Others, answer_in_time},
     reception::Reception,
-    request::Body,
     store::Refusal,
 };
 

@@ -22,7 +22,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 use tracing::Instrument;
 
-use crate::{request::Body, store::Refusal};
+use crate::{answer::Body, store::Refusal};
 
 /// Maximum of relays whose connections are kept.
 const CLIENTS_MAX: usize = 64;

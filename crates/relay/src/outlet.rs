@@ -28,11 +28,12 @@ use tokio::{
 };
 
 use crate::{
+    answer::{Body, full, json, refuse},
     identity::Identity,
     order,
     rate::RateLimit,
     reception::Reception,
-    request::{Body, authorize, full, json, refuse, token},
+    rights::{authorize, token},
     server::{Door, Place, bind, http},
     store::Refusal,
 };

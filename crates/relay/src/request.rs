@@ -7,14 +7,14 @@ use std::{io, path::PathBuf, sync::Arc};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use posthaste_endpoint::{
     ErrorKind,
     peer::wire::PREFIX,
     relay::{
-        DatasetId, Refusal as TokenRefusal, Scope, is_for_all, verify,
-        wire::{self, ErrorBody, HoursBody, Object, StatusBody, Target},
+        DatasetId,
+        wire::{self, HoursBody, Object, StatusBody, Target},
     },
 };
 use posthaste_types::Digest;
@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use crate::{
+    answer::{Body, empty, json, refuse},
     bucket::{self, Backing},
     clock, drain,
     files::Files,
@@ -32,8 +33,8 @@ use crate::{
     order,
     rate::RateLimit,
     reception::{Reception, blocking},
+    rights::{authorize, authorize_all, needed},
     scatter::Scatters,
-    server::CONNECTIONS_MAX,
     space,
     store::{Refusal, Store, Stored, Upload, other_digest},
     traced::Call,
@@ -44,6 +45,8 @@ const READ_BYTES: usize = 256 << 10;
 /// Bytes read from a refused client at most, so that it gets the refusal: a usual fragment.
 const STRANGER_BYTES_MAX: u64 = 16 << 20;
 
+/// Clients served at once; more wait. Each may hold 2 MiB of an upload.
+pub(crate) const CONNECTIONS_MAX: usize = 256;
 /// Features that not every relay has.
 const FEATURES: [&str; 8] = [
     wire::FORWARD,
@@ -55,9 +58,6 @@ const FEATURES: [&str; 8] = [
     wire::SPACE,
     wire::TAKE,
 ];
-
-/// Body of an answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// State needed to answer.
 pub(crate) struct Service {
@@ -324,83 +324,6 @@ fn connections(free: &Semaphore) -> u32 {
     u32::try_from(busy).unwrap_or(u32::MAX)
 }
 
-/// Returns the scope and target for which a request needs a token.
-fn needed(method: &Method, target: Option<&Target>) -> Result<(Scope, Option<DatasetId>), Refusal> {
-    Ok(match (method, target) {
-        (&Method::GET, Some(Target::Status)) => (Scope::Read, None),
-        (&Method::POST, Some(Target::Probe | Target::Measure)) => (Scope::Write, None),
-        (&Method::GET, Some(Target::Inventory(id) | Target::Object(id, _))) => {
-            (Scope::Read, Some(*id))
-        }
-        (&Method::PUT, Some(Target::Object(id, _)))
-        | (
-            &Method::POST,
-            Some(
-                Target::Pass(id, _)
-                | Target::Forward(id, _)
-                | Target::Gather(id, _)
-                | Target::Scatter(id, _),
-            ),
-        ) => (Scope::Write, Some(*id)),
-        (&Method::DELETE, Some(Target::Dataset(id) | Target::Object(id, Object::Fragment(..))))
-        | (&Method::PUT | &Method::DELETE, Some(Target::Space(id))) => (Scope::All, Some(*id)),
-        (&Method::GET, Some(Target::Spaces)) => (Scope::All, None),
-        (_, Some(Target::Register | Target::Heartbeat)) => {
-            let what = "this is a relay, no service";
-            return Err(Refusal::new(ErrorKind::NotFound, what));
-        }
-        (_, Some(_)) => {
-            let what = "no such method here";
-            return Err(Refusal::new(ErrorKind::Unsupported, what));
-        }
-        (_, None) => return Err(Refusal::new(ErrorKind::NotFound, "no such path")),
-    })
-}
-
-/// Checks for a token that is good for every dataset.
-pub(crate) fn authorize_all(headers: &HeaderMap) -> Result<(), Refusal> {
-    if token(headers).is_some_and(is_for_all) {
-        return Ok(());
-    }
-    let what = "the token is for one dataset, and this is about all of them";
-    Err(Refusal::new(ErrorKind::PermissionDenied, what))
-}
-
-/// Checks that the request shows a token for `scope`, made from `secret`.
-pub(crate) fn authorize(
-    secret: &[u8; 32],
-    headers: &HeaderMap,
-    scope: Scope,
-    dataset: Option<&DatasetId>,
-) -> Result<(), Refusal> {
-    let token = token(headers);
-    let now_s = clock::unix_s();
-    let unauthenticated = |message: String| Refusal::new(ErrorKind::Unauthenticated, message);
-    let Some(token) = token else {
-        return Err(unauthenticated("no token was shown".into()));
-    };
-    verify(secret, token, scope, dataset, now_s).map_err(|refusal| match refusal {
-        TokenRefusal::Forged => unauthenticated("the token is not of this relay".into())
-            .hint("was the relay's secret copied whole, and is it this relay's?"),
-        TokenRefusal::Expired { at_unix_s } => {
-            let ago_s = now_s - at_unix_s;
-            unauthenticated(format!(
-                "the token expired {ago_s} s ago by the relay's clock"
-            ))
-            .hint("ask for a new one; if it is new, the clocks differ")
-        }
-        TokenRefusal::OutOfScope => {
-            Refusal::new(ErrorKind::PermissionDenied, "the token is not for this")
-        }
-    })
-}
-
-/// Returns the token that a request shows.
-pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    posthaste_endpoint::bearer_token(value)
-}
-
 /// Returns digest, size and expiry of an upload.
 fn upload_headers(headers: &HeaderMap) -> Result<(Stored, u64), Refusal> {
     let invalid = |message: &str| Refusal::new(ErrorKind::Invalid, message);
@@ -433,49 +356,4 @@ fn read_piece(mut file: &std::fs::File, left: u64) -> io::Result<Bytes> {
     let mut piece = vec![0; wanted];
     file.read_exact(&mut piece)?;
     Ok(piece.into())
-}
-
-pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into())
-        .map_err(|never| match never {})
-        .boxed_unsync()
-}
-
-pub(crate) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(full(Bytes::new()));
-    *response.status_mut() = status;
-    response
-}
-
-pub(crate) fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
-    let text = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = Response::new(full(text));
-    *response.status_mut() = status;
-    let json = http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
-}
-
-/// Returns the answer to a refused request; `close` if the rest of the request was not read.
-pub(crate) fn refuse(refusal: Refusal, close: bool) -> Response<Body> {
-    let status = StatusCode::from_u16(wire::status_of(refusal.kind))
-        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let error = posthaste_endpoint::Error::new(refusal.kind, "answer", "")
-        .code()
-        .to_owned();
-    let hint = refusal.hint.map(str::to_owned);
-    let mut response = json(
-        status,
-        &ErrorBody {
-            error,
-            message: refusal.message,
-            hint,
-            most_bytes: refusal.most_bytes,
-        },
-    );
-    if close {
-        let close = http::HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-    }
-    response
 }

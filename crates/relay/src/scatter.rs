@@ -33,10 +33,10 @@ use tokio::{
 };
 
 use crate::{
+    answer::Body,
     order::{self, Named, OrderedChunk, Said, take_memory},
     others::Others,
     reception::{Reception, blocking},
-    request::Body,
     store::{Refusal, Store, Stored, Upload, other_digest},
 };
 

@@ -39,13 +39,11 @@ use crate::{
     measure::Measures,
     others::Others,
     rate::RateLimit,
-    request::Service,
+    request::{CONNECTIONS_MAX, Service},
     scatter::Scatters,
     store::Store,
 };
 
-/// Clients served at once; more wait. Each may hold 2 MiB of an upload.
-pub(crate) const CONNECTIONS_MAX: usize = 256;
 /// Probes received at once: several measure each other.
 const PROBES_MAX: usize = 2;
 /// Connections that the kernel keeps waiting.

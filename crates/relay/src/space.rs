@@ -9,9 +9,9 @@ use posthaste_endpoint::relay::{
 };
 
 use crate::{
+    answer::{Body, empty, json},
     order,
     reception::{Reception, blocking},
-    request::{Body, empty, json},
     store::{Refusal, Store},
 };
 

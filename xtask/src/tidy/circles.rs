@@ -22,7 +22,7 @@ const LEFT: &[(&str, usize, usize)] = &[
     ("crates/gateway", 2, 1),
     ("crates/journal", 2, 1),
     ("crates/plan", 2, 1),
-    ("crates/relay", 10, 2),
+    ("crates/relay", 1, 2),
     ("crates/service", 66, 4),
     ("crates/sim", 3, 2),
     ("crates/testbed", 2, 1),

@@ -46,7 +46,7 @@ const EXIT_CREDENTIALS: u8 = 2;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, hide = true)]
 pub struct PluginArguments {
-    /// What HTCondor gave
+    /// Arguments that HTCondor gave
     #[arg(last = true)]
     words: Vec<OsString>,
 }

@@ -37,7 +37,7 @@ pub fn are_kept(list: &str) -> bool {
         .all(|what| matches!(what.trim(), "mode" | "timestamps" | "time" | "times" | ""))
 }
 
-/// What a list of `--preserve` names that nobody knows; none where there is no such thing.
+/// Words in a list of `--preserve` that nobody knows; none where there is no such thing.
 pub fn unknown_in(list: &str) -> Option<&str> {
     let known = |what: &&str| {
         let more = ["ownership", "links", "xattr", "context", "all"];

@@ -40,7 +40,7 @@ pub struct StagingArguments {
     /// The program itself
     #[arg(long, value_name = "PATH")]
     program: PathBuf,
-    /// What pbs_mom gave
+    /// Arguments that pbs_mom gave
     #[arg(last = true)]
     words: Vec<OsString>,
 }

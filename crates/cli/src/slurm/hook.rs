@@ -60,7 +60,7 @@ pub struct HookArguments {
     /// The plug-in's function, without slurm_bb_; comment for job_submit.lua; prolog and epilog for prolog.sh and epilog.sh
     #[arg(value_enum)]
     call: Call,
-    /// What Slurm gave it
+    /// Arguments that Slurm gave it
     #[arg(last = true)]
     words: Vec<String>,
 }

@@ -68,7 +68,7 @@ fn left_out_lines(request: &api::Request) -> Vec<Line> {
     lines.map(|line| Line::new(line, Style::Warning)).collect()
 }
 
-/// The same as plain lines.
+/// Prints plain lines.
 pub fn left_out_text(request: &api::Request) -> Vec<String> {
     let Some(left_out) = &request.left_out else {
         return Vec::new();

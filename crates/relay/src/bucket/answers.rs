@@ -12,8 +12,10 @@ use posthaste_endpoint::{
 
 use super::{Backing, passes::refusal_of};
 use crate::{
+    answer::{Body, empty, full, json},
     reception::Reception,
-    request::{Body, Service, authorize_all, empty, full, json},
+    request::Service,
+    rights::authorize_all,
     space,
     store::Refusal,
 };

@@ -8,8 +8,12 @@ use posthaste_endpoint::{
     relay::{DatasetId, wire},
 };
 
-use super::{Body, Service, full};
-use crate::{reception::blocking, store::Refusal};
+use super::Service;
+use crate::{
+    answer::{Body, full},
+    reception::blocking,
+    store::Refusal,
+};
 
 impl Service {
     pub(crate) async fn inventory(

@@ -27,7 +27,7 @@ const PAGE: usize = 1_000;
 /// Longest address.
 pub(super) const ADDRESS_BYTES_MAX: usize = 16 << 10;
 
-/// What is listed, and how.
+/// Listing that is asked for.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct What {

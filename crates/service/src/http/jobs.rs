@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{Answer, Desk};
 use crate::jobs;
 
-/// What a listing shows.
+/// Fields of a listing.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {

@@ -51,7 +51,7 @@ const STATES: [&str; 12] = [
     "arrived",
 ];
 
-/// What a listing shows.
+/// Fields of a listing.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {

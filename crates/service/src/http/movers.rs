@@ -74,7 +74,7 @@ pub(crate) async fn turn(
     Ok(Json(centre.movers.turn(mover, &turn, moved).await?))
 }
 
-/// What the dataset of a request is, for a mover that has work of it.
+/// Description of the dataset of a request, for a mover that has work of it.
 #[utoipa::path(get, path = "/v1/movers/{mover}/datasets/{request}", operation_id = "get_mover_dataset", tag = "movers", security(("bearer" = ["move"])),
     params(("mover" = u64, Path, description = "The number it was given when it joined"),
         ("request" = String, Path, description = "The request's id")),

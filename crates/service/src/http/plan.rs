@@ -16,7 +16,7 @@ use crate::{driver::Centre, render};
 const PAGE_MAX: usize = 1_000;
 const PAGE: usize = 100;
 
-/// What is shown of it.
+/// Fields shown of it.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {

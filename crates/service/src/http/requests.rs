@@ -73,7 +73,7 @@ fn find_held(desk: &Desk, caller: &Caller, id: &str, doing: &'static str) -> Ans
     )
 }
 
-/// How to submit.
+/// Options of a submission.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct How {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::Desk;
 use crate::render;
 
-/// What a listing shows.
+/// Fields of a listing.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {

@@ -48,7 +48,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Silence after which an empty line shows that the service is alive.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// What is listed, and how.
+/// Listing that is asked for.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct What {

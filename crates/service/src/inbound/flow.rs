@@ -71,7 +71,7 @@ impl Flow {
         });
     }
 
-    /// Whoever asked held back what came: the window that is open says only that so much may come.
+    /// Window that its asker holds back: that it is open says only that so much may come.
     pub(crate) fn hold_back(&self) {
         self.with(|window| window.was_idle |= window.opened.is_some());
     }
