@@ -197,7 +197,7 @@ impl Access {
         };
         let profile = self.profile(name)?;
         let base = profile.and_then(|profile| profile.fallback);
-        base.map(|base| below(&base, path)).transpose()
+        base.map(|base| below(&base, &path)).transpose()
     }
 
     /// Returns the address where a stream is parked that can't be read twice and that `location`
@@ -231,7 +231,7 @@ impl Access {
                 .as_ref()
                 .and_then(|profile| profile.url.as_ref())
         {
-            return Ok((below(url, path)?, Some(given.chosen.clone())));
+            return Ok((below(url, &path)?, Some(given.chosen.clone())));
         }
         if let Some((name, path)) = named(&location)
             && let Some(profile) = self.profile(name)?
@@ -241,7 +241,7 @@ impl Access {
                 name: name.to_owned(),
                 ours: Some(profile.clone()),
             };
-            return Ok((below(url, path)?, Some(chosen)));
+            return Ok((below(url, &path)?, Some(chosen)));
         }
         let chosen = match &self.profile {
             Some(name) => Some(Chosen {
@@ -364,13 +364,10 @@ impl Access {
                 let held_to = (limits, rules);
                 self.open_server(&server, chosen, reach, held_to).await
             }
-            Location::Host { user, host, path } => {
-                let host = crate::sftp::Host {
-                    user,
-                    host,
-                    port: None,
-                    options: self.ssh_options(chosen.as_ref()),
-                };
+            Location::Host {
+                user, host, path, ..
+            } => {
+                let host = self.ssh_host(user, &host, None, chosen.as_ref());
                 refuse_ssh(&host, &reach).await?;
                 self.open_host(host, path, rules).await
             }
@@ -534,9 +531,15 @@ mod tests {
             ("sftp://me@h/~/data", "", "sftp://me@h/~/data"),
             ("dtn:", "x", "dtn:x"),
             ("https://h", "x y", "https://h/x y"),
+            ("https://h/d", "t/", "https://h/d/t/"),
+            ("https://h/d", "/", "https://h/d"),
+            ("s3://b/k", "x/", "s3://b/k/x"),
+            ("dtn:", "x/", "dtn:x/"),
         ] {
-            let found = below(base, path.as_bytes()).unwrap();
-            assert_eq!(found, location(whole), "{base} {path}");
+            let named_so = location(&format!("name:{path}"));
+            let (_, path) = named(&named_so).unwrap();
+            let found = below(base, &path).unwrap();
+            assert_eq!(found, location(whole), "{base} {named_so:?}");
         }
     }
 }

@@ -55,6 +55,8 @@ pub enum Location {
         host: String,
         /// Path: absolute, or relative to the login directory.
         path: Vec<u8>,
+        /// True if it was written with a slash at its end, which matters below an `http` address.
+        slash: bool,
     },
     /// Any other scheme: a plug-in may know it.
     Plugin {
@@ -183,15 +185,12 @@ impl Location {
         };
         let hint = "write user@host:path, or ./NAME for a local file with a colon in its name";
         let (authority, path) = (&bytes[..colon], &bytes[colon + 1..]);
-        let Authority {
-            user,
-            host,
-            port: _,
-        } = Authority::parse(authority, shown, hint)?;
+        let Authority { user, host, .. } = Authority::parse(authority, shown, hint)?;
         Ok(Self::Host {
             user,
             host,
             path: trim_end_slashes(path).to_vec(),
+            slash: path.ends_with(b"/"),
         })
     }
 
@@ -513,7 +512,10 @@ mod tests {
             ("[::1]:x@y", None, "x@y"),
             ("[::1]:", None, ""),
         ] {
-            let Location::Host { user, host, path } = parse(text).unwrap() else {
+            let Location::Host {
+                user, host, path, ..
+            } = parse(text).unwrap()
+            else {
                 panic!("{text} is a path on a host");
             };
             assert!(matches!(&*host, "::1" | "fe80::1%eth0"), "{host}");
@@ -563,7 +565,8 @@ mod tests {
             Location::Host {
                 user: Some("me".into()),
                 host: "host".into(),
-                path: b"data".to_vec()
+                path: b"data".to_vec(),
+                slash: true
             }
         );
         assert_eq!(

@@ -172,7 +172,7 @@ impl Access {
         }
     }
 
-    fn ssh_host(
+    pub(super) fn ssh_host(
         &self,
         user: Option<String>,
         host: &str,
@@ -197,14 +197,18 @@ pub(crate) fn resolves(host: &str) -> bool {
     }
 }
 
-/// Splits `NAME:path` if `NAME` can be a profile's.
-pub(super) fn named(location: &Location) -> Option<(&str, &[u8])> {
+/// Splits `NAME:path` if `NAME` can be a profile's. A slash at the end of the path stays.
+pub(super) fn named(location: &Location) -> Option<(&str, Vec<u8>)> {
     match location {
         Location::Host {
             user: None,
             host,
             path,
-        } => Some((host, path)),
+            slash,
+        } => {
+            let slash: &[u8] = if *slash { b"/" } else { b"" };
+            Some((host, [path, slash].concat()))
+        }
         Location::Host { user: Some(_), .. }
         | Location::Local(_)
         | Location::S3 { .. }

@@ -57,7 +57,7 @@ impl Access {
         };
         let base = Location::parse(OsStr::new(&url))?;
         let location = match named(&location) {
-            Some((host, path)) if host == name => below(&url, path)?,
+            Some((host, path)) if host == name => below(&url, &path)?,
             Some(_) | None => location,
         };
         Ok(location.lies_below(&base))

@@ -44,11 +44,14 @@ impl Location {
                 },
             ) => (user, port) == (u, p) && host.eq_ignore_ascii_case(h) && is_below(path, of),
             (
-                Self::Host { user, host, path },
+                Self::Host {
+                    user, host, path, ..
+                },
                 Self::Host {
                     user: u,
                     host: h,
                     path: of,
+                    ..
                 },
             ) => user == u && host.eq_ignore_ascii_case(h) && is_below(path, of),
             (Self::Local(path), Self::Local(of)) => {

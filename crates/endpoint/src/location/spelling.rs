@@ -39,7 +39,9 @@ impl Location {
                 port,
                 path,
             } => ssh(user, host, *port, path),
-            Self::Host { user, host, path } => ssh(user, host, None, path),
+            Self::Host {
+                user, host, path, ..
+            } => ssh(user, host, None, path),
             Self::Server(server) => server.spelling(),
             Self::Plugin { scheme, rest } => {
                 format!("{scheme}://{}", String::from_utf8_lossy(rest))

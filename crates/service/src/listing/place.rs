@@ -459,6 +459,7 @@ mod tests {
             user: None,
             host,
             path,
+            ..
         } = &location
             && host == "archive"
         {
