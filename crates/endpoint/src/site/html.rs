@@ -1,4 +1,4 @@
-//! Escapes of HTML.
+//! Tags and escapes of HTML.
 
 /// Characters that pages write by name (HTML, section 13.5): those that occur in names of files.
 const NAMED: [(&str, char); 36] = [
@@ -84,6 +84,81 @@ fn sign_of(name: &str) -> Option<(char, usize)> {
     };
     let sign = char::from_u32(code.ok()?).filter(|sign| *sign != '\0')?;
     Some((sign, name.len()))
+}
+
+/// Returns the `href` of each tag of this name.
+pub(super) fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> {
+    let mut rest = page;
+    std::iter::from_fn(move || {
+        loop {
+            let start = rest.find('<')?;
+            rest = &rest[start + 1..];
+            let (Some(name), Some(after)) = (rest.get(..tag.len()), rest.get(tag.len()..)) else {
+                continue;
+            };
+            if !name.eq_ignore_ascii_case(tag) || !after.starts_with(char::is_whitespace) {
+                continue;
+            }
+            let (link, left) = href_of(after);
+            rest = left;
+            if link.is_some() {
+                return link;
+            }
+        }
+    })
+}
+
+/// Returns the `href` among the attributes at the start of a text, and the text behind them.
+fn href_of(text: &str) -> (Option<&str>, &str) {
+    let (mut rest, mut link) = (text, None);
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
+        if rest.is_empty() || rest.starts_with('>') {
+            return (link, rest);
+        }
+        let ends = |c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/');
+        // A name has at least one character, so that this ends.
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let end = rest[first..].find(ends).map_or(rest.len(), |at| first + at);
+        let (name, after) = rest.split_at(end);
+        rest = after.trim_start();
+        let Some(value) = rest.strip_prefix('=') else {
+            continue;
+        };
+        let value = value.trim_start();
+        let (value, after) = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => value[1..].split_once(quote).unwrap_or((&value[1..], "")),
+            Some(_) | None => {
+                let end = value.find(|c: char| c.is_whitespace() || c == '>');
+                value.split_at(end.unwrap_or(value.len()))
+            }
+        };
+        if link.is_none() && name.eq_ignore_ascii_case("href") {
+            link = Some(value);
+        }
+        rest = after;
+    }
+}
+
+/// Returns whether the title or a heading of a page says that it is an index.
+pub(super) fn is_titled_index(page: &str) -> bool {
+    let page = page.to_ascii_lowercase();
+    let says = |text: &str| {
+        ["index of", "directory listing", ">directory:"]
+            .iter()
+            .any(|known| text.contains(known))
+    };
+    ["title", "h1", "h2", "h3"].iter().any(|tag| {
+        let (start, end) = (format!("<{tag}"), format!("</{tag}"));
+        let texts = page.split(&*start).skip(1);
+        let mut texts = texts.filter_map(|text| text.split_once(&*end));
+        texts.any(|(text, _)| says(text))
+    })
+}
+
+/// Returns whether a page is what Go's file server sends of an empty directory.
+pub(super) fn is_empty_list(page: &str) -> bool {
+    page.trim_end().ends_with("<pre>\n</pre>")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::{Uri, uri::Authority};
 use serde::Deserialize;
 
-use super::html;
+use super::html::{self, hrefs};
 use crate::{
     ErrorKind, Locus, Result, dates,
     endpoint::{Boxed, Entry, FileTime, Kind, Listing, join},
@@ -255,6 +255,12 @@ fn links_of(page: &Bytes, from: &Uri) -> Result<Vec<Entry>, (String, &'static st
             entries.push(Entry::bare(link.name, link.kind));
         }
     }
+    if entries.is_empty() && !folder.is_index(&page) {
+        return Err((
+            "the server has a page there, and no list of files".into(),
+            "name the files, index.html for one, or let the server make an index",
+        ));
+    }
     Ok(entries)
 }
 
@@ -271,6 +277,12 @@ fn asks_for_more(query: &str) -> bool {
             _ => false,
         }
     })
+}
+
+/// Returns whether a query asks for a list in another order or form.
+fn asks_for_order(query: &str) -> bool {
+    let (key, _) = query.split_once('=').unwrap_or_default();
+    ["c", "o", "sort", "order", "layout"].contains(&&*key.to_ascii_lowercase())
 }
 
 /// Link to something below a folder.
@@ -347,15 +359,47 @@ impl<'a> Folder<'a> {
 
     /// Returns whether a link leads to a further page of the folder's list.
     fn has_more_at(&self, link: &str) -> bool {
+        self.shows_itself(link, asks_for_more)
+    }
+
+    /// Returns whether a link leads to the folder again, with such a query.
+    fn shows_itself(&self, link: &str, is_wanted: fn(&str) -> bool) -> bool {
         let link = html::unescape(link);
         let query = link.split_once('#').map_or(&*link, |(link, _)| link);
         query.split_once('?').is_some_and(|(address, query)| {
-            asks_for_more(query)
+            is_wanted(query)
                 && (address.is_empty() || {
                     let path = self.on_this_host(address);
                     path.and_then(|path| self.below(path)) == Some("")
                 })
         })
+    }
+
+    /// Returns whether a page on which no file is shown is the index of an empty folder, by what
+    /// servers write on each.
+    fn is_index(&self, page: &str) -> bool {
+        let is_of_index = |link| self.leads_up(link) || self.shows_itself(link, asks_for_order);
+        html::is_titled_index(page)
+            || html::is_empty_list(page)
+            || hrefs(page, "a").any(is_of_index)
+    }
+
+    /// Returns whether a link leads to the folder above.
+    fn leads_up(&self, link: &str) -> bool {
+        let link = html::unescape(link);
+        let Some(path) = self.on_this_host(&link) else {
+            return false;
+        };
+        let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
+        match self.below(path) {
+            Some(below) => below.trim_end_matches('/') == "..",
+            None => {
+                let above = self.path[..self.path.len() - 1].rsplit(|&byte| byte == b'/');
+                let cut = above.map(<[u8]>::len).next().unwrap_or_default() + 1;
+                let path = unescaped(path.trim_end_matches('/'));
+                [&*path, b"/"].concat() == self.path[..self.path.len() - cut]
+            }
+        }
     }
 
     /// Returns the path of a link, unless it leads to another host or to no web page.
@@ -404,60 +448,6 @@ fn leads_nowhere(link: &str) -> bool {
 /// Returns the bytes of a path. Broken escapes stay as they are: some servers escape nothing.
 fn unescaped(path: &str) -> Vec<u8> {
     decode(path).unwrap_or_else(|| path.as_bytes().to_vec())
-}
-
-/// Returns the `href` of each tag of this name.
-fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> {
-    let mut rest = page;
-    std::iter::from_fn(move || {
-        loop {
-            let start = rest.find('<')?;
-            rest = &rest[start + 1..];
-            let (Some(name), Some(after)) = (rest.get(..tag.len()), rest.get(tag.len()..)) else {
-                continue;
-            };
-            if !name.eq_ignore_ascii_case(tag) || !after.starts_with(char::is_whitespace) {
-                continue;
-            }
-            let (link, left) = href_of(after);
-            rest = left;
-            if link.is_some() {
-                return link;
-            }
-        }
-    })
-}
-
-/// Returns the `href` among the attributes at the start of a text, and the text behind them.
-fn href_of(text: &str) -> (Option<&str>, &str) {
-    let (mut rest, mut link) = (text, None);
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
-        if rest.is_empty() || rest.starts_with('>') {
-            return (link, rest);
-        }
-        let ends = |c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/');
-        // A name has at least one character, so that this ends.
-        let first = rest.chars().next().map_or(0, char::len_utf8);
-        let end = rest[first..].find(ends).map_or(rest.len(), |at| first + at);
-        let (name, after) = rest.split_at(end);
-        rest = after.trim_start();
-        let Some(value) = rest.strip_prefix('=') else {
-            continue;
-        };
-        let value = value.trim_start();
-        let (value, after) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => value[1..].split_once(quote).unwrap_or((&value[1..], "")),
-            Some(_) | None => {
-                let end = value.find(|c: char| c.is_whitespace() || c == '>');
-                value.split_at(end.unwrap_or(value.len()))
-            }
-        };
-        if link.is_none() && name.eq_ignore_ascii_case("href") {
-            link = Some(value);
-        }
-        rest = after;
-    }
 }
 
 /// Parses a page, for [`crate::fuzzing`].
@@ -543,10 +533,10 @@ mod tests {
                 "<a href=\"?page=1\"><a href=\"?sort=name&offset=0\"><a href=\"x?page=2\">",
                 true,
             ),
-            ("<a href=\"/other/?page=2\">", true),
-            ("<head><base href=\"/a/b/\">", true),
-            ("<BASE HREF=\"http://h/a/b/index.html\">", true),
-            ("<base target=\"_top\">", true),
+            ("<a href=\"/other/?page=2\"><a href=x>", true),
+            ("<head><base href=\"/a/b/\"><a href=x>", true),
+            ("<BASE HREF=\"http://h/a/b/index.html\"><a href=x>", true),
+            ("<base target=\"_top\"><a href=x>", true),
             ("<base href=\"/a/\">", false),
             ("<base href=\"http://other/a/b/\">", false),
             ("<base href=\"c/\">", false),
@@ -646,8 +636,73 @@ mod tests {
             "<a href=\"",
             "é<a é href='é",
         ] {
-            names(page);
+            let _ = links_of(
+                &Bytes::copy_from_slice(page.as_bytes()),
+                &Uri::from_static("http://h/"),
+            );
         }
+    }
+
+    #[test]
+    fn an_index_of_nothing_is_told_from_another_page() {
+        let read = |page: &str, from| links_of(&Bytes::copy_from_slice(page.as_bytes()), &from);
+        for (page, is_index) in [
+            // nginx, Apache, lighttpd, Python, Caddy, Jetty, IIS, Go, rclone.
+            (
+                "<html><head><title>Index of /</title></head><hr><pre></pre></html>",
+                true,
+            ),
+            ("<html><h1>x</h1><a href=\"../\">../</a></html>", true),
+            (
+                "<html><h1 class=x>Index of /a/b</h1><a href=\"?C=N;O=D\">Name</a></html>",
+                true,
+            ),
+            ("<html><a href=\"?C=N;O=D\">Name</a></html>", true),
+            ("<html><a href=\"/a/\">Parent</a></html>", true),
+            ("<html><a href=\"..\">..</a></html>", true),
+            (
+                "<html><TITLE>Directory listing for /a/b/</TITLE></html>",
+                true,
+            ),
+            (
+                "<html><title>b</title><a href=\"./?sort=size&amp;order=asc\">Size</a></html>",
+                true,
+            ),
+            ("<html><title>Directory: /a/b/</title></html>", true),
+            ("<html><a href=\"/a/b/../\">Parent</a></html>", true),
+            (
+                "<html><A HREF=\"http://h/a\">[To Parent Directory]</A></html>",
+                true,
+            ),
+            (
+                "<!doctype html>\n<meta name=\"viewport\">\n<pre>\n</pre>\n",
+                true,
+            ),
+            ("", false),
+            ("hi", false),
+            ("<html><title>Home</title><h1>Welcome</h1></html>", false),
+            (
+                "<html><p>Index of all</p><a href=\"/about\">a</a><a href=\"http://o/a/b/x\">o</a></html>",
+                false,
+            ),
+            (
+                "<html><a href=\"/\">Home</a><a href=\"#top\">top</a><a href=\"?lang=de\">de</a></html>",
+                false,
+            ),
+            (
+                "<html><a href=\"../../\">far up</a><a href=\"/a/b/\">here</a></html>",
+                false,
+            ),
+        ] {
+            let found = read(page, Uri::from_static("http://h/a/b/"));
+            assert_eq!(found.is_ok(), is_index, "{page}");
+        }
+        let home = "<html><a href=\"/\">Home</a></html>";
+        assert!(
+            read(home, Uri::from_static("http://h/")).is_err(),
+            "nothing is above it"
+        );
+        assert!(read(home, Uri::from_static("http://h/b/")).is_ok());
     }
 
     #[test]

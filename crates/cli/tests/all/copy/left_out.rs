@@ -328,3 +328,32 @@ async fn a_byte_that_a_server_keeps_otherwise_is_found_by_verify() {
         End::LeftOut,
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_with_a_page_that_is_no_index_is_left_out() {
+    let server = Server::start(|asked| {
+        let html = "content-type: text/html\r\n";
+        match &*asked.target {
+            "/t/" => {
+                let links = ["a", "b/", "c"].map(|name| format!("<a href=\"{name}\">{name}</a>"));
+                Answer::sized(200, html, format!("<html>{}</html>", links.concat()))
+            }
+            "/t/b/" => Answer::sized(200, html, "<html>welcome</html>"),
+            "/t/a" | "/t/c" => Answer::sized(200, "", "x"),
+            _ => Answer::sized(404, "", ""),
+        }
+    })
+    .await;
+    copies_all_but_one("[p]\n", &format!("{}/t/", server.url()), "no list of files");
+    let from = format!("{}/t/b/", server.url());
+    let world = World::new();
+    let output = block_in_place(|| world.cp([&*from, "alone"]).output().unwrap());
+    let lines = lines_of(&output);
+    assert!(!output.status.success(), "{lines}");
+    assert!(lines.contains("no list of files"), "{lines}");
+    shown(
+        "web",
+        "one directory of many has a page that is no index",
+        End::LeftOut,
+    );
+}

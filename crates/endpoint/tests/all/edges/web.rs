@@ -170,6 +170,23 @@ async fn an_index_that_is_not_all_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_no_index_is_no_empty_directory() {
+    for page in [
+        "",
+        "hi",
+        "<html><a href=\"/about\">about</a><a href=\"http://other/t/a\">a</a></html>",
+    ] {
+        let server = Server::start(move |_| Answer::sized(200, PAGE, page)).await;
+        let error = says(list(&*web(&server).await).await, "no list of files");
+        assert!(error.to_string().contains("name the files"), "{error}");
+    }
+    let page = "<html><title>Index of /t/</title><a href=\"../\">../</a></html>";
+    let server = Server::start(move |_| Answer::sized(200, PAGE, page)).await;
+    assert!(list(&*web(&server).await).await.unwrap().is_empty());
+    shown("web", "a page is there that is no index", End::Refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_index_in_json_without_sizes_is_asked_on() {
     let server = Server::start(|asked| match asked.target.ends_with('/') {
         true => Answer::sized(
