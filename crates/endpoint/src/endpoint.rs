@@ -397,13 +397,8 @@ pub trait Endpoint: Send + Sync {
         Box::pin(async move {
             let mut stored = Vec::with_capacity(parcels.len());
             for parcel in parcels {
-                let Parcel {
-                    path,
-                    spec,
-                    data,
-                    sum,
-                } = parcel;
-                stored.push(self.put(&path, &spec, data, sum).await);
+                let sent = self.put(&parcel.path, &parcel.spec, parcel.data, parcel.sum);
+                stored.push(sent.await);
             }
             stored
         })
@@ -436,6 +431,11 @@ pub trait Endpoint: Send + Sync {
         _lifetime: Duration,
     ) -> Boxed<'a, Result<Pass>> {
         Box::pin(async move { Err(unsupported("hand out", self.show(path))) })
+    }
+
+    /// Returns an error about what else has the root's name, since that was found a directory.
+    fn namesake(&self) -> Option<Error> {
+        None
     }
 
     /// Counts what files arrived without so far, because it is refused here.

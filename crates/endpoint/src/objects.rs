@@ -6,6 +6,7 @@
 
 mod circle;
 mod doubt;
+mod look;
 mod raw;
 mod record;
 mod spans;

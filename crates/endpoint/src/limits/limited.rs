@@ -342,6 +342,10 @@ impl Endpoint for Limited {
         self.inner.pass(path, errand, lifetime)
     }
 
+    fn namesake(&self) -> Option<Error> {
+        self.inner.namesake()
+    }
+
     fn unkept(&self) -> Unkept {
         self.inner.unkept()
     }

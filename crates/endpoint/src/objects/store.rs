@@ -33,15 +33,10 @@ pub(crate) struct Objects<S> {
     limits: Option<Limits>,
     pub(super) rules: DraftRules,
     /// True if nothing was at the root or below it when it was examined.
-    was_empty: AtomicBool,
+    pub(super) was_empty: AtomicBool,
+    /// True if an object or a link has the name of the directory at the root.
+    pub(super) has_namesake: AtomicBool,
 }
-
-/// Meanings of a name, each with the suffix of its key.
-const MEANINGS: [(&str, Kind); 3] = [
-    ("", Kind::File),
-    (LINK_SUFFIX, Kind::Link),
-    ("/", Kind::Directory),
-];
 
 impl<S: RawStore> Objects<S> {
     /// Opens `root` and everything below it. Listings, which make several requests at once, apply
@@ -57,10 +52,11 @@ impl<S: RawStore> Objects<S> {
             limits,
             rules,
             was_empty: AtomicBool::new(false),
+            has_namesake: AtomicBool::new(false),
         })
     }
 
-    fn key(&self, path: &[u8]) -> Result<String> {
+    pub(super) fn key(&self, path: &[u8]) -> Result<String> {
         let unsupported = |cause: &'static str| unsupported_name(path).cause(cause);
         let key = String::from_utf8(join(self.root.as_bytes(), path))
             .map_err(|_| unsupported("its name is not UTF-8, which the store needs"))?;
@@ -85,27 +81,6 @@ impl<S: RawStore> Objects<S> {
         Ok(format!("{}{LINK_SUFFIX}", self.key(path)?))
     }
 
-    /// Returns the entry of the object for a `kind` under this key.
-    async fn find(&self, key: &str, suffix: &str, kind: Kind) -> Result<Option<Entry>> {
-        let head = self
-            .store
-            .head(&format!("{key}{suffix}"), "look at")
-            .await?;
-        let doubt = || Doubt::of(&*self.store, &format!("{key}{suffix}"));
-        let entry = head.map(|head| match doubt::are_there() {
-            true => doubt().apply(S::entry(&head, kind)),
-            false => S::entry(&head, kind),
-        });
-        Ok(entry.map(|entry| match kind {
-            Kind::Directory => Entry {
-                size: 0,
-                version: None,
-                ..entry
-            },
-            Kind::File | Kind::Link | Kind::Special => entry,
-        }))
-    }
-
     /// Returns whether a name that stands for a link also stands for a file or a directory.
     async fn has_other(&self, path: &[u8]) -> Result<bool> {
         let key = self.key(path)?;
@@ -121,62 +96,6 @@ impl<S: RawStore> Objects<S> {
             asked => asked,
         };
         Ok(or_unseen(file.map(|found| found.is_some()))? || or_unseen(below)?)
-    }
-
-    async fn look_at(&self, path: &[u8]) -> Result<Option<Entry>> {
-        let key = self.key(path)?;
-        if path.is_empty() {
-            return self.look_at_root(&key).await;
-        }
-        for (suffix, kind) in MEANINGS {
-            let found = self.find(&key, suffix, kind).await?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        let is_directory = self.store.has_below(&prefix_of(&key)).await?;
-        Ok(is_directory.then(directory_entry))
-    }
-
-    async fn look_at_root(&self, key: &str) -> Result<Option<Entry>> {
-        if key.is_empty() {
-            return match self.store.has_below("").await {
-                // A bucket that may not be listed exists.
-                Err(error) if error.kind() != ErrorKind::PermissionDenied => Err(error),
-                Ok(_) | Err(_) => Ok(Some(directory_entry())),
-            };
-        }
-        let [file, link, marker] = MEANINGS;
-        // Requested together, because usually nothing exists and each would cost a wait. The
-        // bucket's refusal comes first, because it has a reason.
-        let prefix = prefix_of(key);
-        let (below, file, link, marker) = tokio::join!(
-            self.store.has_below(&prefix),
-            self.find(key, file.0, file.1),
-            self.find(key, link.0, link.1),
-            self.find(key, marker.0, marker.1)
-        );
-        match below {
-            Ok(true) => return Ok(Some(directory_entry())),
-            Ok(false) => {}
-            Err(refused) if S::is_about_listing(&refused) => {
-                let found = file.ok().flatten().or(link.ok().flatten());
-                let hint = "is it there? Keys that may not list are not told what is missing";
-                let is_denied = refused.kind() == ErrorKind::PermissionDenied;
-                let advice = refused.advice().unwrap_or_default();
-                let hint = format!("{hint}; {advice}");
-                let told = if is_denied {
-                    refused.hint(hint)
-                } else {
-                    refused
-                };
-                return found.ok_or(told).map(Some);
-            }
-            Err(refused) => return Err(refused),
-        }
-        let found = file?.or(link?).or(marker?);
-        self.was_empty.store(found.is_none(), Relaxed);
-        Ok(found)
     }
 
     fn list_below(&self, prefix: String, flat: bool) -> Box<dyn Listing> {
@@ -231,6 +150,10 @@ impl<S: RawStore> Endpoint for Objects<S> {
 
     fn stat<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Option<Entry>>> {
         Box::pin(self.look_at(path))
+    }
+
+    fn namesake(&self) -> Option<Error> {
+        self.namesake_left_out()
     }
 
     fn list<'a>(&'a self, path: &'a [u8], _follow: bool) -> Boxed<'a, Result<Box<dyn Listing>>> {

@@ -170,6 +170,9 @@ impl Walk {
         }
         inside::refuse(shared, &source, &entry, &to).await?;
         inside::note_absent(shared, &source, &to).await;
+        if let Some(namesake) = source.place.endpoint.namesake() {
+            shared.failed(namesake);
+        }
         let destination = &shared.destination.endpoint;
         if !shared.options.dry_run {
             retried(shared, || destination.make_parents()).await?;

@@ -339,7 +339,7 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
         root: Stamp::NONE,
         directories: Vec::new(),
         files: Vec::new(),
-        left_out: Vec::new(),
+        left_out: Vec::from_iter(endpoint.namesake().map(|error| (Vec::new(), error))),
     };
     let has_modes = endpoint.capabilities().modes;
     let mut open = vec![Vec::new()];

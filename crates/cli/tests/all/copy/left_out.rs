@@ -357,3 +357,39 @@ async fn a_directory_with_a_page_that_is_no_index_is_left_out() {
         End::LeftOut,
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_with_the_name_of_the_directory_is_left_out() {
+    let server = Server::start(|asked| {
+        let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
+        match path {
+            "/b/t" | "/b/t/a" | "/b/t/c" => Answer::sized(200, "etag: \"e\"\r\n", "x"),
+            _ if query.contains("list-type") => {
+                let key = |name| {
+                    format!(
+                        "<Contents><Key>t/{name}</Key><Size>1</Size><ETag>\"e\"</ETag></Contents>"
+                    )
+                };
+                let keys = ["a", "c"].map(key).concat();
+                Answer::sized(
+                    200,
+                    "",
+                    format!("<ListBucketResult>{keys}</ListBucketResult>"),
+                )
+            }
+            _ => Answer::sized(404, "", ""),
+        }
+    })
+    .await;
+    let profile = format!("[p]\nendpoint = \"{}\"\nanonymous = true\n", server.url());
+    let world = World::new()
+        .with_profiles(&profile)
+        .with_arguments(&["--profile", "p"]);
+    let output = block_in_place(|| world.cp(["s3://b/t", "back"]).output().unwrap());
+    let lines = lines_of(&output);
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert!(lines.contains("s3://b/t: an object there"), "{lines}");
+    for name in ["back/a", "back/c"] {
+        assert_eq!(fs::read(world.path(name)).unwrap(), b"x");
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use posthaste_endpoint::{Endpoint, Error, ErrorKind, Locus};
+use posthaste_endpoint::{Endpoint, Error, ErrorKind, Kind, Locus};
 use posthaste_testbed::odd::{Answer, Asked, Server};
 
 use crate::edges::{
@@ -254,6 +254,43 @@ async fn one_object_that_can_not_be_read_is_one_object() {
     shown(
         "Azure, Google",
         "one object of many is archived or forbidden",
+        End::LeftOut,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_with_the_name_of_a_directory_is_told() {
+    for has_object in [true, false] {
+        let server = Server::start(move |asked| {
+            let target = &*asked.target;
+            let path = target.split('?').next().unwrap_or_default();
+            let is_object = path.ends_with("/t") || path.ends_with("%2Ft");
+            let missing = || Answer::sized(404, "", "");
+            match target {
+                _ if is_object && !has_object => missing(),
+                _ if path == "/storage/v1/b/b/o/t" => {
+                    Answer::sized(200, "", r#"{"name":"t","size":"1","generation":"1"}"#)
+                }
+                _ if path.ends_with("/t") => Answer::sized(200, "etag: \"e\"\r\n", "x"),
+                _ if path == "/storage/v1/b/b/o" => gcs_page(&["y"], SIZE_OF_ONE, ""),
+                target if target.contains("comp=list") => azure_page(&["y"], ONE_BYTE, ""),
+                target if target.contains("list-type") => s3_page(&["y"], ""),
+                _ => missing(),
+            }
+        })
+        .await;
+        for endpoint in [azure(&server).await, gcs(&server).await, s3(&server)] {
+            let found = endpoint.stat(b"", true).await.unwrap().unwrap();
+            assert_eq!(found.kind, Kind::Directory);
+            assert_eq!(list(&*endpoint).await.unwrap().len(), 1);
+            let told = endpoint.namesake().map(|error| error.to_string());
+            assert_eq!(told.is_some(), has_object, "{told:?}");
+            assert!(told.is_none_or(|told| told.contains("the name of this directory")));
+        }
+    }
+    shown(
+        "S3, Azure, Google",
+        "an object has the name of a directory",
         End::LeftOut,
     );
 }
