@@ -254,6 +254,14 @@ pub struct Request {
     /// away come back; a warning names them.
     #[serde(default)]
     pub chunks_out_of_reach: u32,
+    /// Whether it, or some of it, can't be had now although it was safe or delivered: nobody who is there can give it, or
+    /// depots keep it no longer. A warning says which.
+    #[serde(default)]
+    pub out_of_reach: bool,
+    /// Until when depots keep it, RFC 3339; of a delivered one while they hold some of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub kept_until: Option<String>,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
     /// Cost of sending it when all goes as planned, requests included, in dollars, where depots have prices; of a stage-in, what

@@ -5,20 +5,6 @@ use posthaste_api as api;
 
 use crate::moment;
 
-/// Returns whether some of the dataset can't be read now although it was safe or delivered: too few
-/// of its holders are reachable.
-pub fn is_out_of_reach(request: &api::Request) -> bool {
-    let holds = |share: &&api::Share| share.stored > 0;
-    let mut holders = request.shares.iter().filter(holds).peekable();
-    let is_kept = matches!(
-        request.state,
-        api::RequestState::Safe | api::RequestState::Released | api::RequestState::Delivered
-    );
-    let is_nobody_there =
-        holders.peek().is_some() && holders.all(|share| share.state == api::DepotState::Down);
-    request.chunks_out_of_reach > 0 || is_kept && is_nobody_there
-}
-
 /// Returns whether a destination has the only copy: depots evicted theirs, and the source is gone.
 pub fn is_only_copy(request: &api::Request) -> bool {
     let holders = request.shares.iter().filter(|share| share.stored > 0);
@@ -29,7 +15,7 @@ pub fn is_only_copy(request: &api::Request) -> bool {
 /// Returns the most serious flag of the request's state, if any.
 pub fn flag(request: &api::Request) -> Option<&'static str> {
     match (request.missed, request.at_risk) {
-        _ if is_out_of_reach(request) => Some("OUT OF REACH"),
+        _ if request.out_of_reach => Some("OUT OF REACH"),
         (true, _) => Some("LATE"),
         (false, true) => Some("AT RISK"),
         (false, false) => request.left_out.is_some().then_some("LEFT OUT"),
@@ -99,7 +85,20 @@ pub fn forecast(request: &api::Request) -> String {
             &format!("is needed for {middle} as likely as not, {late} nine times in ten"),
         );
     }
-    text + &delivery(request) + &cost(request) + &pinned(request)
+    text + &delivery(request) + &cost(request) + &pinned(request) + &kept(request)
+}
+
+/// Formats until when depots keep it; empty if they keep nothing.
+fn kept(request: &api::Request) -> String {
+    let until = request.kept_until.as_deref();
+    until.map_or_else(String::new, |until| row("kept", &kept_until(until)))
+}
+
+/// Says until when depots keep a dataset.
+pub fn kept_until(until: &str) -> String {
+    let is_over = moment::seconds_until(until).is_some_and(|left| left < 0.0);
+    let keep = if is_over { "kept" } else { "keep" };
+    format!("depots {keep} it until {}", moment::time_of_day(until))
 }
 
 /// Lists the depots that must hold their share of the request; empty without any.

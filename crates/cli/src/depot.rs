@@ -77,10 +77,13 @@ enum Verb {
         #[command(flatten)]
         service: ServiceArguments,
     },
-    /// Takes a depot out of the books; what it holds stays until it expires
+    /// Takes a depot out of the books; what it holds stays until it expires. Refused while datasets whose source is gone need that
     Remove {
         /// The depot's name
         name: String,
+        /// Remove it even if datasets whose source is gone need what it holds
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         service: ServiceArguments,
     },
@@ -207,8 +210,12 @@ pub async fn run(arguments: DepotArguments) -> Outcome {
             service,
         } => drain(&service, &name, moves).await?,
         Verb::Undrain { name, service } => undrain(&service, &name).await?,
-        Verb::Remove { name, service } => {
-            let path = format!("/v1/depots/{name}");
+        Verb::Remove {
+            name,
+            force,
+            service,
+        } => {
+            let path = format!("/v1/depots/{name}?force={force}");
             ServiceClient::open(&service)?
                 .tell(Method::DELETE, &path)
                 .await?;

@@ -23,6 +23,9 @@ pub use {follower::Follower, frame::frame};
 
 /// Interval between two frames.
 const FRAME_EVERY: Duration = Duration::from_millis(250);
+/// Beginning of the warning that says why it is out of reach.
+const OUT_OF_REACH: &str = "OUT OF REACH";
+
 /// Watches a request until it is safe (and released, if that was asked for), or a stage-in until it is here; or the whole service
 ///
 /// Without an id everything is shown in one window, the requests with the least slack first, until q or Ctrl-C; where standard
@@ -111,7 +114,7 @@ pub fn is_settled(request: &api::Request) -> bool {
 }
 
 /// Returns the request's result: an exit code for programs, and for a failed one a line with the
-/// reason, which may have been no event.
+/// reason, which may have been no event. Says why one is out of reach.
 ///
 /// # Errors
 /// Fails if the request failed.
@@ -119,6 +122,12 @@ pub fn outcome_of(request: &api::Request) -> Outcome {
     if request.state == api::RequestState::Failed {
         let doing = format!("{} failed", request.id);
         return Err(Failure::of_request(request, &doing));
+    }
+    if request.out_of_reach {
+        let mut warnings = request.warnings.iter();
+        let why = warnings.find(|warning| warning.starts_with(OUT_OF_REACH));
+        let why = why.map_or(OUT_OF_REACH, String::as_str);
+        output::complain(&format!("{}: {why}", request.id));
     }
     Ok(exit_of(request))
 }
@@ -132,11 +141,7 @@ fn exit_of(request: &api::Request) -> ExitCode {
         ("refused", _) => Exit::Refused,
         ("failed" | "cancelled", _) => Exit::Other,
         (_, true) => Exit::TimeLimit,
-        (_, false)
-            if request.left_out.is_some()
-                || request.source_kept
-                || request.chunks_out_of_reach > 0 =>
-        {
+        (_, false) if request.left_out.is_some() || request.source_kept || request.out_of_reach => {
             Exit::LessSerious
         }
         (_, false) => return ExitCode::SUCCESS,
@@ -236,6 +241,8 @@ pub(super) mod tests {
             chunks: 4,
             chunks_safe: 1,
             chunks_out_of_reach: 0,
+            out_of_reach: false,
+            kept_until: None,
             chunks_repaired: 0,
             cost_usd: 0.0,
             cost_usd_per_month: 0.0,
@@ -264,7 +271,7 @@ pub(super) mod tests {
         assert_eq!(exit, format!("{:?}", ExitCode::from(6)));
         assert!(!is_settled(&request("moving", true)));
         let lost = api::Request {
-            chunks_out_of_reach: 3,
+            out_of_reach: true,
             ..request("released", false)
         };
         let exit = format!("{:?}", outcome_of(&lost).unwrap());

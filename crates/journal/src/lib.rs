@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod address;
 mod backup;
+mod begun;
 mod credential;
 mod database;
 mod depot;

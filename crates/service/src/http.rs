@@ -10,6 +10,7 @@ mod document;
 mod endpoints;
 mod events;
 mod files;
+mod forgotten;
 mod history;
 mod identity;
 mod jobs;

@@ -1,6 +1,7 @@
 //! Converts the mind's state to the API's.
 
 mod ending;
+mod kept;
 mod onward;
 mod path;
 mod pause;
@@ -202,6 +203,8 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         chunks: view.map_or(0, |view| view.spec.chunks()),
         chunks_safe: view.map_or(0, chunks_safe),
         chunks_out_of_reach: view.map_or(0, |view| view.chunks_out_of_reach),
+        out_of_reach: false,
+        kept_until: None,
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
@@ -220,6 +223,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         stage_in: None,
     };
     complete(centre, mind, record, &decisions, &mut shown);
+    kept::fill(centre, mind, record, &mut shown);
     shown
 }
 
@@ -240,19 +244,17 @@ fn complete(
     shown.warnings.extend(more.into_iter().flatten());
     shown.warnings.extend(ending::pulled(shown));
     shown.warnings.extend(ending::unpaid(centre, mind, record));
-    let is_pending = record.release && awaits_release(shown);
+    let is_there = matches!(
+        shown.state,
+        api::RequestState::Arrived | api::RequestState::Safe
+    );
+    let is_pending = record.release && is_there;
     if shown.source_kept && shown.reason.is_none() {
         shown.reason = ending::why_kept(centre, record, decisions, false);
     } else if is_pending && !shown.source_kept {
         let why = ending::why_kept(centre, record, decisions, true);
         shown.warnings.extend(why);
     }
-}
-
-/// Returns whether all of it is where it is to be, but its source not removed.
-fn awaits_release(shown: &api::Request) -> bool {
-    use api::RequestState::{Arrived, Safe};
-    matches!(shown.state, Arrived | Safe)
 }
 
 /// Most omitted files that are shown.

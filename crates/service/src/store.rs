@@ -91,10 +91,11 @@ impl Store {
             }
             Some((address, epoch)) => Journal::open_database(address, epoch),
         };
-        let journal = journal.map_err(journal_error)?;
-        if !is_new {
-            refuse_empty(directory, &journal)?;
+        let mut journal = journal.map_err(journal_error)?;
+        if !is_new && journal.is_unused().map_err(journal_error)? {
+            refuse_left(directory)?;
         }
+        journal.begin().map_err(journal_error)?;
         if let Some((address, _)) = database {
             secrets::write_private(&directory.join(DATABASE), &format!("{address}\n"))?;
         }
@@ -397,16 +398,6 @@ pub(crate) fn database_of(directory: &Path) -> Result<Option<String>> {
         true => secrets::read_private(&path).map(Some),
         false => Ok(None),
     }
-}
-
-/// Refuses an empty journal beside a service's secrets and datasets: depots hold its data.
-fn refuse_empty(directory: &Path, journal: &Journal) -> Result<()> {
-    let is_empty = journal.newest_event().map_err(journal_error)? == 0
-        && journal.depots().map_err(journal_error)?.is_empty();
-    if is_empty {
-        refuse_left(directory)?;
-    }
-    Ok(())
 }
 
 /// Refuses to begin without a journal if secrets or datasets are left.

@@ -156,11 +156,11 @@ fn pressing(seen: &Seen, most: usize) -> Vec<Line> {
 }
 
 fn request_line(request: &Row) -> Line {
-    let (flag, style) = match (request.chunks_out_of_reach, request.missed, request.at_risk) {
-        (1.., _, _) => ("OUT OF REACH", Style::Bad),
-        (0, true, _) => ("LATE", Style::Bad),
-        (0, false, true) => ("AT RISK", Style::Warning),
-        (0, false, false) => ("", Style::Plain),
+    let (flag, style) = match (request.out_of_reach, request.missed, request.at_risk) {
+        (true, _, _) => ("OUT OF REACH", Style::Bad),
+        (false, true, _) => ("LATE", Style::Bad),
+        (false, false, true) => ("AT RISK", Style::Warning),
+        (false, false, false) => ("", Style::Plain),
     };
     let percent = u64::from(request.chunks_safe) * 100;
     let percent = percent.checked_div(u64::from(request.chunks));
@@ -325,7 +325,7 @@ mod tests {
             bytes: 1 << 30,
             chunks: 4,
             chunks_safe: 1,
-            chunks_out_of_reach: 0,
+            out_of_reach: false,
             stage_in: None,
         }
     }

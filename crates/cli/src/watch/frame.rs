@@ -27,13 +27,14 @@ pub fn frame(request: &api::Request, events: &[api::Event]) -> Vec<Line> {
         deadline_line(request),
         progress_line(request),
     ];
-    lines.extend(nobody_line(request));
+    let until = request.kept_until.as_deref().map(answer::kept_until);
+    lines.extend(until.map(|until| Line::new(until, Style::Plain)));
     lines.extend(request.paused.as_ref().map(pause_line));
     lines.extend(delivery_line(request));
     lines.extend(request.reservations.iter().map(reservation_line));
-    let warned = match request.chunks_out_of_reach {
-        0 => Style::Warning,
-        1.. => Style::Bad,
+    let warned = match request.out_of_reach {
+        false => Style::Warning,
+        true => Style::Bad,
     };
     for warning in &request.warnings {
         lines.push(Line::new(format!("warning: {warning}"), warned));
@@ -106,7 +107,7 @@ fn pause_line(pause: &api::Pause) -> Line {
 
 fn state_style(request: &api::Request) -> Style {
     match request.state.as_str() {
-        _ if answer::is_out_of_reach(request) => Style::Bad,
+        _ if request.out_of_reach => Style::Bad,
         "safe" | "released" if request.at_risk => Style::Warning,
         "safe" | "released" | "delivered" | "arrived" => Style::Good,
         "refused" | "failed" | "cancelled" => Style::Bad,
@@ -128,7 +129,7 @@ fn deadline_line(request: &api::Request) -> Line {
     let is_short =
         request.safe_after_s.is_none() && request.slack_s.is_some_and(|slack| slack < 0.0);
     let (word, style) = match (request.missed, request.at_risk || is_short) {
-        _ if answer::is_out_of_reach(request) => return line.and("OUT OF REACH", Style::Bad),
+        _ if request.out_of_reach => return line.and("OUT OF REACH", Style::Bad),
         (true, _) => ("late", Style::Bad),
         (false, true) => ("at risk", Style::Warning),
         (false, false) => ("on time", Style::Good),
@@ -236,7 +237,11 @@ fn progress_line(request: &api::Request) -> Line {
             | api::RequestState::Delivered
             | api::RequestState::Arrived
     );
-    let of_none = if is_done { 100 } else { 0 };
+    let of_none = if is_done && !request.out_of_reach {
+        100
+    } else {
+        0
+    };
     let per_cent = (safe * 100).checked_div(chunks).unwrap_or(of_none);
     let cells = usize::try_from(per_cent).unwrap_or(0) * BAR_CELLS / 100;
     Line::new("█".repeat(cells), Style::Good)
@@ -265,13 +270,6 @@ fn end_of(request: &api::Request) -> &'static str {
         None if request.state == api::RequestState::Delivered => "delivered",
         None => "safe",
     }
-}
-
-/// Formats a warning if too few holders are present: the dataset can't be read now, whatever was
-/// reported before.
-fn nobody_line(request: &api::Request) -> Option<Line> {
-    let is_all = request.chunks_out_of_reach == 0 && answer::is_out_of_reach(request);
-    is_all.then(|| Line::new("nobody who holds it is there now", Style::Bad))
 }
 
 /// Formats the sources of a stage-in, and its start.
@@ -435,9 +433,26 @@ mod tests {
             said.contains("100 % delivered") && !said.contains("100 % safe"),
             "{said}"
         );
-        assert!(!said.contains("nobody"), "{said}");
-        there.shares[1] = share("home", "down", 4);
-        assert!(text_of(&there).contains("nobody who holds it is there now"));
+        assert!(said.contains("on time"), "{said}");
+        there.out_of_reach = true;
+        let said = text_of(&there);
+        assert!(
+            said.contains("OUT OF REACH") && !said.contains("on time"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn until_when_depots_keep_it_is_said() {
+        let mut request = request("released", false);
+        request.kept_until = Some("2126-11-20T18:01:00.000Z".into());
+        let said = text_of(&request);
+        assert!(
+            said.contains("depots keep it until 2126-11-20 18:01:00Z"),
+            "{said}"
+        );
+        request.kept_until = Some("2020-11-20T18:01:00.000Z".into());
+        assert!(text_of(&request).contains("depots kept it until 2020-11-20"));
     }
 
     #[test]

@@ -152,6 +152,11 @@ fn a_pull_replaces_nothing_unasked_and_space_is_given_back_when_asked() {
         shares.all(|share| share["stored_bytes"] == 0)
     });
     service.wait_for_depots(|_| files_in(&relay.directory.join("datasets")) == 0);
+    let (code, said) = failure(&service.run(&["pull", "r1", home]));
+    assert!(
+        code == 4 && said.contains("depots removed it, as `posthaste forget` asked"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -170,18 +175,7 @@ fn a_service_without_its_journal_begins_anew_only_where_that_is_said() {
     };
     let log = folder.path().join("log");
     drop(Process::run(&mut start(&[]), &log));
-    for file in fs::read_dir(&state).unwrap() {
-        let file = file.unwrap().path();
-        if file
-            .file_name()
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .starts_with("journal.db")
-        {
-            fs::remove_file(file).unwrap();
-        }
-    }
+    remove_journal(&state);
     let (code, said) = failure(&start(&[]).output().unwrap());
     assert!(
         code == 1 && said.contains("its journal is empty or missing"),
@@ -195,6 +189,23 @@ fn a_service_without_its_journal_begins_anew_only_where_that_is_said() {
         "a start that was refused leaves no journal that would be taken"
     );
     drop(Process::run(&mut start(&["--new"]), &log));
+    // It has begun, though nothing was asked of it.
+    drop(Process::run(&mut start(&[]), &log));
+    remove_journal(&state);
+    fs::remove_dir_all(state.join("secrets")).unwrap();
+    fs::write(state.join("datasets/r1.list"), "").unwrap();
+    let (code, said) = failure(&start(&[]).output().unwrap());
+    assert!(code == 1 && said.contains("datasets/ there has"), "{said}");
+}
+
+fn remove_journal(state: &Path) {
+    for file in fs::read_dir(state).unwrap() {
+        let file = file.unwrap().path();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("journal.db") {
+            fs::remove_file(file).unwrap();
+        }
+    }
 }
 
 fn files_in(folder: &Path) -> usize {

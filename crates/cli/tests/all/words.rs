@@ -1,6 +1,6 @@
 //! Words of `status`, `list` and answers about depots that are gone, unknown or all one store.
 
-use crate::support::processes::{Relay, Service, make_tree, text};
+use crate::support::processes::{Relay, Service, failure, make_tree, text};
 use posthaste_testbed::S3Server;
 
 /// Starts relays of these names, registered with a service.
@@ -54,6 +54,12 @@ fn what_is_lost_with_its_depots_is_out_of_reach_until_they_are_back() {
     );
     let warning = lost["warnings"][0].as_str().unwrap();
     assert!(warning.contains("unless ash, birch come back"), "{warning}");
+    assert_eq!(lost["out_of_reach"], true, "{lost}");
+    assert!(lost["kept_until"].is_string(), "{lost}");
+    let watched = service.run(&["watch", "r1", "--json"]);
+    assert_eq!(watched.status.code(), Some(6));
+    let last = text(&watched.stderr);
+    assert!(last.contains("r1: OUT OF REACH: "), "{last}");
     let said = |arguments: &[&str]| text(&service.run(arguments).stdout);
     for told in [
         said(&["status", "r1"]),
@@ -74,6 +80,21 @@ fn what_is_lost_with_its_depots_is_out_of_reach_until_they_are_back() {
     let told = said(&["status", "r1"]);
     assert!(
         told.contains("on time") && !told.contains("OUT OF REACH"),
+        "{told}"
+    );
+    assert!(told.contains("depots keep it until "), "{told}");
+    let (code, refused) = failure(&service.run(&["depot", "remove", "ash"]));
+    assert!(
+        code == 1 && refused.contains("r1 would not be safe") && refused.contains("--move"),
+        "{refused}"
+    );
+    for name in ["ash", "birch"] {
+        let removed = service.run(&["depot", "remove", name, "--force"]);
+        assert!(removed.status.success(), "{}", text(&removed.stderr));
+    }
+    let told = said(&["status", "r1"]);
+    assert!(
+        told.contains("OUT OF REACH") && told.contains("depots that held them were removed"),
         "{told}"
     );
 }

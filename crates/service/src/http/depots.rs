@@ -2,19 +2,25 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::StatusCode,
 };
 use posthaste_api as api;
-use posthaste_core::contract::{Drain, Input};
-use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_core::contract::{Drain, Input, Outbox, ReleasePolicy, RequestState, RequestView};
+use posthaste_endpoint::{Error, ErrorKind, Result};
+use serde::Deserialize;
 
 use super::{Answer, Desk};
 use crate::{
-    circuits, depots,
+    circuits,
+    depots::{self, Depot},
+    driver::Centre,
     enlist::{check_terms, enlist},
     invites, render,
 };
+
+/// Most requests that a refusal names.
+const NEEDED_NAMED_MAX: usize = 10;
 
 /// Lists the depots in the books.
 #[utoipa::path(get, path = "/v1/depots", operation_id = "list_depots", tag = "depots", security(("bearer" = ["read"])),
@@ -44,20 +50,34 @@ pub(crate) async fn add(
     Ok(Json(render::depot(&desk.centre, &depot)))
 }
 
-/// Takes a depot out of the books. What it holds stays there until it expires.
+/// How to take a depot out of the books.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Removal {
+    /// Take it out even if datasets whose source is gone need what it holds.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Takes a depot out of the books. What it holds stays there until it expires. Refused while datasets whose
+/// source is gone need that.
 #[utoipa::path(delete, path = "/v1/depots/{name}", operation_id = "remove_depot", tag = "depots", security(("bearer" = ["operate"])),
-    params(("name" = String, Path, description = "The depot's name")),
+    params(("name" = String, Path, description = "The depot's name"), Removal),
     responses((status = 204), (status = 401, body = api::Problem),
-        (status = 404, body = api::Problem)))]
+        (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
 pub(crate) async fn remove(
     State(desk): State<Desk>,
     Path(name): Path<String>,
+    Query(how): Query<Removal>,
 ) -> Answer<StatusCode> {
     let centre = &desk.centre;
     let depot = match centre.depots.named(&name) {
         Some(depot) => depot,
         None => return Err(centre.depots.unknown("remove depot", &name).into()),
     };
+    if !how.force {
+        refuse_needed(centre, &depot)?;
+    }
     centre
         .store
         .journal(|journal| journal.remove_depot(depot.record.id))?;
@@ -71,6 +91,62 @@ pub(crate) async fn remove(
     let _ = std::fs::remove_file(depots::secret_path(centre.store.directory(), &name));
     invites::withdraw(centre.store.directory(), &name)?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Refuses to remove a depot without which a dataset whose source is gone would not be safe, or out of
+/// reach.
+fn refuse_needed(centre: &Centre, depot: &Depot) -> Result<()> {
+    let id = depot.record.id;
+    let is_held = |view: &RequestView| {
+        let mut shares = view.shares.iter();
+        shares.any(|share| share.depot == id && share.stored > 0)
+    };
+    let is_only = |view: &RequestView| {
+        let mut shares = view.shares.iter();
+        shares.all(|share| share.depot == id || share.stored == 0)
+    };
+    let held: Vec<RequestView> = centre.mind().requests().filter(is_held).collect();
+    if held.is_empty() {
+        return Ok(());
+    }
+    let mut without = centre.copy_of_mind()?;
+    let gone = Input::DepotRemoved { depot: id };
+    without.step(centre.clock.now(), vec![gone], &mut Outbox::default());
+    let is_lost = |view: &RequestView| {
+        let after = without.request(view.request);
+        after.is_some_and(|after| after.is_unsafe || after.chunks_out_of_reach > 0)
+    };
+    let was_released =
+        |view: &RequestView| view.spec.release != ReleasePolicy::Never && !view.source_kept;
+    let is_needed = |view: &&RequestView| match view.state {
+        RequestState::Released => is_lost(view),
+        RequestState::Delivered => {
+            was_released(view) && is_only(view) && view.spec.destinations.contains(&id)
+        }
+        RequestState::Moving
+        | RequestState::Safe
+        | RequestState::Refused
+        | RequestState::Cancelled
+        | RequestState::Failed => false,
+    };
+    let needed: Vec<String> = (held.iter().filter(is_needed))
+        .map(|view| view.request.to_string())
+        .collect();
+    if needed.is_empty() {
+        return Ok(());
+    }
+    let name = &depot.record.name;
+    let named = needed.iter().take(NEEDED_NAMED_MAX).cloned();
+    let named = named.collect::<Vec<_>>().join(", ");
+    let named = match needed.len().saturating_sub(NEEDED_NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    };
+    Err(Error::new(ErrorKind::Conflict, "remove depot", name.clone())
+        .cause(format!("{named} would not be safe without what it holds, and the source is gone"))
+        .hint(format!(
+            "`posthaste depot drain {name} --move` brings that elsewhere, or pull it first; --force removes the depot all the same"
+        )))
 }
 
 /// Drains a depot: nothing new goes there, what is under way ends, and what it holds counts and is given

@@ -15,7 +15,7 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
-use super::{Answer, Desk, Refusal, pauses::is_under_way, stage_ins};
+use super::{Answer, Desk, Refusal, forgotten, pauses::is_under_way, stage_ins};
 use crate::{outbound, purges, render, submit as submission, tokens::Caller, wishes};
 
 /// Lifetime of a ticket's tokens: a slow pull asks for another.
@@ -444,6 +444,7 @@ pub(crate) async fn ticket(
     let source = lending.map(|lending| lending.offer(centre, &record, expires));
     let (source, unread_chunks) = source.transpose()?.flatten().unzip();
     holders.extend(source);
+    forgotten::refuse(centre, record.id, &holders)?;
     Ok(Json(api::Ticket {
         dataset: record.dataset.clone(),
         expires: render::moment(expires),
@@ -463,11 +464,7 @@ pub(crate) async fn forget(
 ) -> Answer<StatusCode> {
     let record = find_held(&desk, &caller, &id, "forget")?;
     if !desk.centre.mind().may_forget(record.id) {
-        let what = format!("request {}", record.id);
-        return Err(Error::new(ErrorKind::Conflict, "forget", what)
-            .cause("nobody pulled all of it yet, or it is still to be released or to go on")
-            .hint("`posthaste pull` it first, or `posthaste cancel` it where its source is still there")
-            .into());
+        return Err(forgotten::refused(&desk.centre, &record).into());
     }
     desk.centre
         .put_down(Input::ForgetAsked { request: record.id })

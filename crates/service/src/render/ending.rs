@@ -165,10 +165,14 @@ fn lost(centre: &Centre, mind: &Mind, view: &RequestView) -> Option<String> {
     }
     let shares = view.shares.iter().filter(|share| share.stored > 0);
     let away = shares.filter(|share| super::depot_state(mind, share.depot) != api::DepotState::Up);
-    let away: Vec<String> = away.map(|share| centre.depots.name(share.depot)).collect();
-    let unless = match away.is_empty() {
-        true => "the depots that held them no longer do".to_owned(),
-        false => format!("unless {} come back with what they held", away.join(", ")),
+    let known = away
+        .clone()
+        .filter_map(|share| centre.depots.get(share.depot));
+    let known: Vec<String> = known.map(|depot| depot.record.name.clone()).collect();
+    let unless = match (known.is_empty(), away.count() > known.len()) {
+        (true, true) => "depots that held them were removed".to_owned(),
+        (true, false) => "the depots that held them no longer do".to_owned(),
+        (false, _) => format!("unless {} come back with what they held", known.join(", ")),
     };
     Some(format!(
         "OUT OF REACH: {lost} of {all} chunks can't be rebuilt, {unless}"
