@@ -236,11 +236,8 @@ pub(crate) fn remove(
     // file: all are compared before the first is removed.
     let mut names: HashMap<u64, Vec<&FileEntry>> = HashMap::new();
     for entry in &list.files {
-        if entry
-            .extra
-            .as_deref()
-            .is_some_and(|extra| extra.same_as.is_some())
-        {
+        let extra = entry.extra.as_deref();
+        if extra.is_some_and(|extra| extra.same_as.is_some()) {
             names.entry(entry.inode).or_default();
         }
     }

@@ -59,13 +59,13 @@ async fn it_ends_and_gives_no_file_its_name() {
         options,
         Arc::clone(&progress),
     );
-    let mut task = JoinSet::new();
-    task.spawn(copying);
+    let mut copies = JoinSet::new();
+    copies.spawn(copying);
     while progress.figures().bytes == 0 {
-        assert!(task.try_join_next().is_none(), "it has ended");
+        assert!(copies.try_join_next().is_none(), "it has ended");
         sleep(LOOK_EVERY).await;
     }
-    task.shutdown().await;
+    copies.shutdown().await;
     // Each thread of it holds what it counts in.
     let until = Instant::now() + PATIENCE;
     while Arc::strong_count(&progress) > 1 {
