@@ -83,6 +83,11 @@ fn what_is_lost_with_its_depots_is_out_of_reach_until_they_are_back() {
         "{told}"
     );
     assert!(told.contains("depots keep it until "), "{told}");
+    removal_is_refused_and_said(&service);
+}
+
+/// Checks what is said where depots are removed that released `r1` needs.
+fn removal_is_refused_and_said(service: &Service) {
     let (code, refused) = failure(&service.run(&["depot", "remove", "ash"]));
     assert!(
         code == 1 && refused.contains("r1 would not be safe") && refused.contains("--move"),
@@ -92,7 +97,7 @@ fn what_is_lost_with_its_depots_is_out_of_reach_until_they_are_back() {
         let removed = service.run(&["depot", "remove", name, "--force"]);
         assert!(removed.status.success(), "{}", text(&removed.stderr));
     }
-    let told = said(&["status", "r1"]);
+    let told = text(&service.run(&["status", "r1"]).stdout);
     assert!(
         told.contains("OUT OF REACH") && told.contains("depots that held them were removed"),
         "{told}"

@@ -4,10 +4,11 @@
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    fs::{self, File},
+    fs::{self, File, FileTimes},
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::Path,
+    sync::OnceLock,
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -119,6 +120,21 @@ async fn refuse_seen(
     looks.buffer_unordered(AT_ONCE).try_collect().await
 }
 
+/// Returns the times of the directory of a path.
+fn times_of(path: &Path) -> Option<FileTimes> {
+    let found = fs::metadata(path.parent()?).ok()?;
+    let times = FileTimes::new().set_modified(found.modified().ok()?);
+    Some(times.set_accessed(found.accessed().ok()?))
+}
+
+/// Gives the directory of a path its times again, which a mark changed.
+fn set_times(path: &Path, times: Option<FileTimes>) -> io::Result<()> {
+    match (path.parent(), times) {
+        (Some(directory), Some(times)) => File::open(directory)?.set_times(times),
+        _ => Ok(()),
+    }
+}
+
 /// Returns whether a file that is made in a directory here is seen at a destination. A directory
 /// that takes no new file loses none either.
 async fn is_seen(
@@ -132,7 +148,12 @@ async fn is_seen(
         let placed = || Ok(here.place(&path).and_then(|place| work(&place.path)));
         tokio::task::block_in_place(|| actor.run(placed))
     };
-    match as_user(&|path| File::create_new(path).map(|_| ()))? {
+    let before = OnceLock::new();
+    let mark = |path: &Path| {
+        let _ = before.set(times_of(path));
+        File::create_new(path).map(|_| ())
+    };
+    match as_user(&mark)? {
         Ok(()) => {}
         // A service that was killed here left it.
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
@@ -159,7 +180,10 @@ async fn is_seen(
     }
     let there = destination.stat(&path, false).await;
     // One that stays goes with the next look, or with its directory.
-    let _ = as_user(&|path| fs::remove_file(path))?;
+    let _ = as_user(&|path| {
+        fs::remove_file(path)?;
+        set_times(path, before.get().copied().flatten())
+    })?;
     let there = there.map_err(|error| error.at(Locus::Destination))?;
     Ok(there.is_some())
 }
@@ -216,6 +240,8 @@ mod tests {
         fs::write(there.join("deep/er/file"), "bytes").unwrap();
         let actor = Actor::oneself();
         let files = Posix::new(there.clone(), DraftRules::default());
+        let modified = fs::metadata(here.join("deep/er")).unwrap().modified();
+        let modified = modified.unwrap();
         refuse_mounted(&there, &here, &list).unwrap();
         let source = (&*here, &list);
         refuse_seen(&files, &actor, source, "word").await.unwrap();
@@ -228,6 +254,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
             assert!(error.to_string().contains("there/deep/er"), "{error}");
         }
+        let after = fs::metadata(here.join("deep/er")).unwrap().modified();
+        assert_eq!(after.unwrap(), modified, "its directory has its time");
         let left = fs::read_dir(here.join("deep/er")).unwrap();
         assert_eq!(left.count(), 1, "nothing stays");
     }

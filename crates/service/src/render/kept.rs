@@ -22,10 +22,8 @@ fn tell(shown: &mut Request, until: Timestamp, now: Timestamp) {
     use RequestState::{Delivered, Moving, Paused, Released, Safe};
     let holders = || shown.shares.iter().filter(|share| share.stored > 0);
     let is_held = holders().next().is_some();
-    let is_kept = match shown.state {
-        Moving | Paused | Safe | Released => true,
-        state => state == Delivered && is_held,
-    };
+    let is_kept = matches!(shown.state, Moving | Paused | Safe | Released)
+        || shown.state == Delivered && is_held;
     if !is_kept {
         return;
     }
