@@ -11,25 +11,16 @@ use std::{
 };
 
 use posthaste_endpoint::leaving_name;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 
 /// Returns the place where a file waits for its last look: the same each time, so that a service
 /// that was killed meanwhile finds it again.
 fn aside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     path.with_file_name(OsStr::from_bytes(&leaving_name(name.as_bytes())))
-}
-
-/// Moves a file unless something has its new name.
-fn shift(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
-        // Some file systems can't do that in one step.
-        Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => {
-            fs::hard_link(from, to)?;
-            fs::remove_file(from)
-        }
-        shifted => shifted,
-    }
 }
 
 /// Gives a file that was moved aside its name again. If something newer has that name, it goes: that
@@ -39,20 +30,26 @@ fn shift(from: &Path, to: &Path) -> io::Result<()> {
 /// Those of the operating system; then it stays aside.
 pub(super) fn put_back(path: &Path) -> io::Result<()> {
     let aside = aside(path);
-    match shift(&aside, path) {
+    let named = match renameat_with(CWD, &aside, CWD, path, RenameFlags::NOREPLACE) {
+        // Some file systems, Lustre and NFS among them, can't do that in one step.
+        Err(Errno::INVAL) => fs::hard_link(&aside, path).and_then(|()| fs::remove_file(&aside)),
+        named => named.map_err(io::Error::from),
+    };
+    match named {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(aside),
-        shifted => shifted,
+        named => named,
     }
 }
 
-/// Removes the file at `path` if `is_it`, and returns whether it did or nothing was there.
+/// Removes the file at `path` if `is_it`, and returns whether it did or nothing was there. Nothing
+/// may be aside before: [`put_back`] sees to that.
 ///
 /// # Errors
 /// Those of the operating system.
 pub(super) fn remove(path: &Path, is_it: impl Fn(&fs::Metadata) -> bool) -> io::Result<bool> {
     let aside = aside(path);
-    match shift(path, &aside) {
+    match fs::rename(path, &aside) {
         Ok(()) => {}
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(true),
         // A full disk may take no longer name.
