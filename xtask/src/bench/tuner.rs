@@ -51,19 +51,20 @@ pub fn run(options: &[String]) -> anyhow::Result<()> {
     };
     let made_up = synthetic::courses();
     let measured = folder.map(sweeps::read).transpose()?;
-    if measured.as_ref().is_some_and(Vec::is_empty) {
+    let measured = measured.unwrap_or_default();
+    let sets = [
+        ("Measured paths that `auto` was made with", measured.fitted),
+        ("Measured paths that it was not made with", measured.other),
+        ("Made-up paths", made_up),
+    ];
+    if folder.is_some() && sets[..2].iter().all(|(_, courses)| courses.is_empty()) {
         bail!(
             "no file of the folder has a sweep of {} settings",
             sweeps::SETTINGS_MIN
         );
     }
-    let sets: Vec<(&str, Vec<Course>)> = measured
-        .map(|courses| ("Measured paths", courses))
-        .into_iter()
-        .chain([("Made-up paths", made_up)])
-        .collect();
     let mut text = report::head();
-    for (title, courses) in &sets {
+    for (title, courses) in sets.iter().filter(|(_, courses)| !courses.is_empty()) {
         say(&format!("{title}: {} sweeps", courses.len()));
         let results: Vec<(Rival, Vec<Outcome>)> = rivals()
             .into_iter()

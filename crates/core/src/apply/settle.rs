@@ -68,7 +68,7 @@ pub(crate) fn settle(state: &mut State, id: RequestId, out: &mut Outbox) {
 }
 
 /// Commands the release of the source once: when it was asked for, and exactly while it is
-/// safe.
+/// safe. What depots keep no longer is not.
 pub(crate) fn release_if_safe(state: &mut State, id: RequestId, out: &mut Outbox) {
     let now = state.now;
     let Some(request) = state.requests.get_mut(&id) else {
@@ -76,7 +76,9 @@ pub(crate) fn release_if_safe(state: &mut State, id: RequestId, out: &mut Outbox
     };
     let is_certain = match request.state {
         RequestState::Delivered => true,
-        RequestState::Safe => request.replica.is_safe() && !request.is_asking(),
+        RequestState::Safe => {
+            request.replica.is_safe() && !request.is_asking() && now < request.kept_until()
+        }
         RequestState::Refused
         | RequestState::Moving
         | RequestState::Released

@@ -533,6 +533,10 @@ fn a_source_that_was_purged_after_all_was_safe_costs_nothing_that_depots_hold() 
 
 /// A request whose source is to be removed once it is safe.
 fn to_be_released() -> Desk {
+    to_be_released_with(Wishes::default())
+}
+
+fn to_be_released_with(wishes: Wishes) -> Desk {
     let mut desk = Desk::new(&alike(3));
     let spec = RequestSpec {
         bytes: Bytes::mebi(40),
@@ -545,7 +549,7 @@ fn to_be_released() -> Desk {
         release: ReleasePolicy::WhenSafe,
         best_effort: false,
     };
-    assert_eq!(desk.ask(spec, Wishes::default()), RequestState::Moving);
+    assert_eq!(desk.ask(spec, wishes), RequestState::Moving);
     desk
 }
 
@@ -576,6 +580,32 @@ fn a_release_that_fails_is_tried_again_later_and_later_and_not_for_ever() {
         .iter()
         .filter(|(_, happening, _)| *happening == Happening::ReleaseFailed);
     assert_eq!(said.count(), 7);
+}
+
+#[test]
+fn a_source_stays_once_depots_keep_its_data_no_longer() {
+    let keep_until = Some(START + Duration::from_secs(300));
+    let mut desk = to_be_released_with(Wishes {
+        keep_until,
+        ..Wishes::default()
+    });
+    let is_release = |command: &Command| matches!(command, Command::Release { .. });
+    let mut last = None;
+    for second in 0..3_000 {
+        desk.pass(1);
+        if count(&desk, is_release) > 0 {
+            desk.commands.retain(|command| !is_release(command));
+            last = Some(second);
+            let (request, fault) = (REQUEST, Fault::Other);
+            desk.give(vec![Input::SourceKept { request, fault }]);
+        }
+    }
+    // It failed at some 10, 40, 100 and 220 s; the next try would be at 460 s.
+    assert!(
+        last.is_some_and(|last| (200..300).contains(&last)),
+        "{last:?}\n{}",
+        desk.story()
+    );
 }
 
 #[test]

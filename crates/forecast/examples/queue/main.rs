@@ -31,6 +31,10 @@ const PLAYED_MAX: usize = 30_000;
 /// ones, so a single run tells little.
 const SEEDS: u64 = 8;
 
+/// Mean wait of a stalled draw, in waits of the same draw with data staged at submission. There the
+/// queue grew until the log ended, which says nothing of how much longer jobs wait.
+const STALLED: f64 = 5.0;
+
 /// Policies to compare, by their names in the report.
 const POLICIES: [(&str, Policy); 7] = [
     ("queue", Policy::Queue),
@@ -97,7 +101,12 @@ fn close(log: &Log, kind: &str, gate: Gate) {
     println!("base\t{kind}\t{}\t{wait}", none.wait);
     for (name, policy) in POLICIES {
         let found = of_all(policy);
-        let of_each = || found.iter().zip(&submit);
+        let all = found.iter().zip(&submit);
+        let of_each: Vec<(&Outcome, &Outcome)> = all
+            .filter(|(one, base)| one.wait < STALLED * base.wait)
+            .collect();
+        let stalled = found.len() - of_each.len();
+        let of_each = || of_each.iter();
         let (cut, _) = mean(of_each().map(|(one, base)| 1.0 - one.exposure / base.exposure));
         let (growth, error) = mean(of_each().map(|(one, base)| one.wait / base.wait - 1.0));
         let classes = [0, 1, 2].map(|class| {
@@ -105,7 +114,7 @@ fn close(log: &Log, kind: &str, gate: Gate) {
             mean(of_class).0
         });
         let [narrow, middle, wide] = classes;
-        println!("{kind}\t{name}\t{cut}\t{growth}\t{error}\t{narrow}\t{middle}\t{wide}");
+        println!("{kind}\t{name}\t{cut}\t{growth}\t{error}\t{narrow}\t{middle}\t{wide}\t{stalled}");
     }
 }
 

@@ -94,7 +94,7 @@ pub fn read(path: &Path) -> Result<Log, Error> {
     let short = name.trim_end_matches(".gz").trim_end_matches(".swf");
     Ok(Log {
         name: short.to_owned(),
-        procs: procs.max(peak(&jobs)),
+        procs: procs.max(widest(&jobs)),
         jobs,
     })
 }
@@ -131,22 +131,11 @@ fn job(line: &str) -> Option<Job> {
     })
 }
 
-/// Returns the most processors that ran at once: some logs have no header, and some exceed theirs.
-fn peak(jobs: &[Job]) -> u32 {
-    let mut changes: Vec<(u64, i64)> = jobs
-        .iter()
-        .flat_map(|job| {
-            let procs = i64::from(job.shape.procs);
-            [(job.start, procs), (job.start + job.run, -procs)]
-        })
-        .collect();
-    changes.sort_unstable();
-    let mut used = 0;
-    let most = changes.iter().map(|(_, change)| {
-        used += change;
-        used
-    });
-    u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
+/// Returns the processors of the widest job, which the machine has at least: some logs have no
+/// header. What ran at once is no measure: ends that are logged too late add up to a larger machine.
+fn widest(jobs: &[Job]) -> u32 {
+    let procs = jobs.iter().map(|job| job.shape.procs);
+    procs.max().unwrap_or(0)
 }
 
 /// Returns the bytes that a job reads, the same in every run with that seed.

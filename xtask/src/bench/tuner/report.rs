@@ -23,8 +23,10 @@ pub fn head() -> String {
      period. *Streams* are the median of where it settles.\n\n\
      The measured paths are GridFTP transfers that were published with Falcon \
      (github.com/arif-zaman/Falcon-File-Transfer-Optimizer): CSV files with the columns FileSize, \
-     FileNumbers, Bandwidth, RTT, BufferSize, P, CC, PP and Throughput. Sweeps of fewer than 30 \
-     settings are left out.";
+     FileNumbers, Bandwidth, RTT, BufferSize, P, CC, PP and Throughput. The parameters of `auto` \
+     were chosen on the sweeps of at least 30 settings, so their score says what it is worth on such \
+     paths. What it is worth elsewhere is said by the sweeps of 8 to 29 settings, which it was not \
+     made with. Smaller ones are left out.";
     format!("{page}\n\n- commit: {}\n\n", commit())
 }
 

@@ -9,8 +9,20 @@ use posthaste_types::{ByteRate, Bytes};
 
 use super::{Course, Road};
 
+/// Distinct settings of the sweeps that `auto` was made with, at least.
+const SETTINGS_FULL: usize = 30;
+
 /// A sweep with fewer distinct settings is no grid to search.
-pub const SETTINGS_MIN: usize = 30;
+pub const SETTINGS_MIN: usize = 8;
+
+/// Measured paths.
+#[derive(Default)]
+pub struct Measured {
+    /// Those that the parameters of `auto` were chosen on.
+    pub fitted: Vec<Course>,
+    /// Those that it was not made with: smaller grids.
+    pub other: Vec<Course>,
+}
 
 /// Columns that make two rows the same sweep.
 const SAME: [&str; 9] = [
@@ -48,7 +60,7 @@ struct Sweep {
 ///
 /// # Errors
 /// Fails if a file can't be read, or has no throughput column.
-pub fn read(folder: &Path) -> anyhow::Result<Vec<Course>> {
+pub fn read(folder: &Path) -> anyhow::Result<Measured> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("no folder {}", folder.display()))?;
     let mut paths = Vec::new();
@@ -56,7 +68,7 @@ pub fn read(folder: &Path) -> anyhow::Result<Vec<Course>> {
         paths.push(entry?.path());
     }
     paths.sort();
-    let mut courses = Vec::new();
+    let mut measured = Measured::default();
     for path in paths {
         let name = path
             .file_name()
@@ -72,13 +84,15 @@ pub fn read(folder: &Path) -> anyhow::Result<Vec<Course>> {
         };
         let origin = name.split('.').next().unwrap_or_default();
         let sweeps = sweeps(&text).with_context(|| name.clone())?;
-        courses.extend(
-            sweeps
-                .into_iter()
-                .filter_map(|(same, grid)| course(origin, &same, grid)),
-        );
+        for (same, grid) in sweeps {
+            let courses = match grid.len() {
+                SETTINGS_FULL.. => &mut measured.fitted,
+                _ => &mut measured.other,
+            };
+            courses.extend(course(origin, &same, grid));
+        }
     }
-    Ok(courses)
+    Ok(measured)
 }
 
 fn unzipped(path: &Path) -> anyhow::Result<String> {
