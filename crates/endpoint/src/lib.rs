@@ -47,6 +47,7 @@ pub mod site;
 mod ssh;
 mod steady_clock;
 mod trial;
+mod trickle;
 mod unfinished;
 mod unkept;
 mod web;
