@@ -282,6 +282,7 @@ fn owners_other_names_attributes_and_access_lists_come_home_before_their_source_
 
 #[test]
 fn what_no_address_keeps_is_said_and_removed_only_where_that_is_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 4, 12);
     let (scratch, folder) = (centre.scratch(), centre.folder.path());
     fs::hard_link(scratch.join("deep/file 1"), scratch.join("zz")).unwrap();
@@ -306,6 +307,14 @@ fn what_no_address_keeps_is_said_and_removed_only_where_that_is_asked_for() {
         assert!(names_it, "{more:?}: {said}");
     }
     assert!(scratch.join("zz").exists() && !folder.join("refused").exists());
+    fs::remove_file(scratch.join("zz")).unwrap();
+    let lends = scratch.join("deep/file 2");
+    let mode = fs::metadata(&lends).unwrap().permissions().mode();
+    fs::set_permissions(&lends, fs::Permissions::from_mode(mode | 0o4000)).unwrap();
+    let (_, said) = failure(&ask(&to("refused"), &["--release=when-safe", "--dry-run"]));
+    let names_it = said.contains("/file 2") && said.contains("set-user-ID");
+    assert!(names_it, "{said}");
+    fs::hard_link(scratch.join("deep/file 1"), scratch.join("zz")).unwrap();
     let done = ask(&to("kept"), &["--release=anyway", "--wait"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert!(folder.join("kept/zz").exists() && !scratch.exists());
