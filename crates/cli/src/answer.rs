@@ -29,6 +29,14 @@ pub fn bytes_in(request: &api::Request) -> u64 {
     request.bytes.saturating_sub(left_out)
 }
 
+/// Formats that a request is taken, or would be: it has a number only then.
+pub fn taken(request: &api::Request, dry_run: bool) -> String {
+    match dry_run {
+        true => "would be taken".to_owned(),
+        false => format!("{} taken", request.id),
+    }
+}
+
 /// Formats a row of an answer.
 pub fn row(name: &str, what: &str) -> String {
     format!("  {name:<8} {what}\n")

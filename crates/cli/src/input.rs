@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure};
 /// Opens a file that an argument names, `-` for standard input.
 ///
 /// # Errors
-/// Returns [`Exit::FileNotFound`] if it can't be opened.
+/// Returns [`Exit::FileNotFound`] if it can't be opened, and a usage failure for a directory.
 pub async fn open(file: &str) -> Result<Box<dyn AsyncRead + Send + Unpin>, Failure> {
     if file == "-" {
         return Ok(Box::new(tokio::io::stdin()));
@@ -17,9 +17,8 @@ pub async fn open(file: &str) -> Result<Box<dyn AsyncRead + Send + Unpin>, Failu
     let failed =
         |why: String| Failure::new(Exit::FileNotFound, format!("can't read {file}: {why}"));
     if Path::new(file).is_dir() {
-        return Err(failed(
-            "it is a directory (name a file with a line for each)".into(),
-        ));
+        let why = "it is a directory (name a file with a line for each)";
+        return Err(Failure::usage(format!("can't read {file}: {why}")));
     }
     let opened = tokio::fs::File::open(Path::new(file)).await;
     let opened = opened.map_err(|cause| failed(format!("{cause} (check the path)")))?;

@@ -326,7 +326,7 @@ impl WishArguments {
 }
 
 fn describe(request: &api::Request, dry_run: bool) -> String {
-    let verb = if dry_run { "would be taken" } else { "taken" };
+    let verb = answer::taken(request, dry_run);
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
     let encrypted = match request.encrypt_for.len() {
         0 => String::new(),
@@ -334,8 +334,7 @@ fn describe(request: &api::Request, dry_run: bool) -> String {
         count => format!(", encrypted for {count} recipients"),
     };
     format!(
-        "{} {verb}: {} in {}, code {}{encrypted}, deadline {}{risk}",
-        request.id,
+        "{verb}: {} in {}, code {}{encrypted}, deadline {}{risk}",
         Bytes::new(request.bytes),
         output::counted(request.files, "file"),
         request.code,

@@ -241,11 +241,10 @@ fn absolute(text: &str) -> Result<String, Failure> {
 
 /// Formats the answer for people.
 pub fn describe(request: &api::Request, dry_run: bool) -> String {
-    let verb = if dry_run { "would be taken" } else { "taken" };
+    let verb = answer::taken(request, dry_run);
     let risk = if request.at_risk { " (AT RISK)" } else { "" };
     let mut text = format!(
-        "{} {verb}: {} in {} to {}, deadline {}{risk}\n",
-        request.id,
+        "{verb}: {} in {} to {}, deadline {}{risk}\n",
         Bytes::new(request.bytes),
         output::counted(request.files, "file"),
         request.to,

@@ -15,3 +15,8 @@ pub(crate) fn unix_secs() -> u64 {
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
+
+/// Returns the current instant of the timers, which tests may run ahead.
+pub(crate) fn timer_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}

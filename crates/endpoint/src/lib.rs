@@ -47,6 +47,7 @@ pub mod site;
 mod ssh;
 mod steady_clock;
 mod trial;
+mod trickle;
 mod unfinished;
 mod unkept;
 mod web;
@@ -73,7 +74,10 @@ pub use reach::Reach;
 pub use sealed::{SEALED, shown_sealed};
 pub use steady_clock::{SteadyClock, Step};
 pub use trial::{is_same_directory, is_same_place, measure_reads, measure_writes};
-pub use unfinished::{is_mark, is_unfinished, leaving_name, mark_name, new_word, trial_name};
+pub use unfinished::{
+    UNFINISHED, draft_name, is_mark, is_unfinished, leaving_name, loss_name, mark_name, new_word,
+    pull_name, trial_name,
+};
 pub use unkept::Unkept;
 pub use web::{
     bearer_token,

@@ -12,6 +12,7 @@ mod attributes;
 mod clock;
 mod file;
 mod filling;
+mod late;
 mod listing;
 mod pool;
 mod publish;
@@ -121,6 +122,7 @@ impl Sftp {
                 copies,
                 unkept: UnkeptCount::default(),
                 clocks: clock::Clocks::default(),
+                late: late::Known::default(),
             }),
         })
     }

@@ -32,6 +32,7 @@ use hyper_util::{
 };
 use tokio::time::timeout;
 
+pub(crate) use crate::trickle::STALLED_AFTER;
 pub(crate) use body::{Sent, next_step};
 pub(crate) use content::{check_coding, check_status, is_page, refuse_login};
 pub(crate) use digest::{of_amazon, of_owncloud, told_adler32, told_sum};
@@ -49,10 +50,8 @@ use crate::{
     endpoint::{ByteStream, Entry},
     proxy::LOGIN_WANTED,
     reach::{REFUSED, REFUSED_HINT, Reach},
+    trickle::Trickle,
 };
-
-/// Time without progress after which a connection counts as dead.
-pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// Time for which idle connections are kept: servers on Node.js and Apache close them after five
 /// seconds by default, and a request sent just then is lost.
@@ -268,17 +267,25 @@ fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
 }
 
 /// Returns a response body as a stream. The stream ends with an error when nothing arrives for too
-/// long.
-pub(crate) fn stream(body: Incoming, subject: String) -> ByteStream {
-    let frames = futures_util::stream::try_unfold(body, move |mut body| {
+/// long, or too little.
+pub(crate) fn stream<B>(body: B, subject: String) -> ByteStream
+where
+    B: Body<Data = Bytes, Error: StdError + 'static> + Send + Unpin + 'static,
+{
+    let begun = (body, Trickle::of_file());
+    let frames = futures_util::stream::try_unfold(begun, move |(mut body, mut trickle)| {
         let subject = subject.clone();
         async move {
             let fail = |kind| Error::new(kind, "read", subject).at(Locus::Source);
-            match timeout(STALLED_AFTER, body.frame()).await {
-                Err(_) => Err(fail(ErrorKind::TimedOut).cause("nothing came for a minute")),
+            match trickle.wait(body.frame()).await {
+                Err(dry) => Err(fail(ErrorKind::TimedOut).cause(dry)),
                 Ok(None) => Ok(None),
                 Ok(Some(Err(cause))) => Err(fail(ErrorKind::Unreachable).cause(deepest(&cause))),
-                Ok(Some(Ok(frame))) => Ok(Some((frame.into_data().unwrap_or_default(), body))),
+                Ok(Some(Ok(frame))) => {
+                    let bytes = frame.into_data().unwrap_or_default();
+                    trickle.came(bytes.len());
+                    Ok(Some((bytes, (body, trickle))))
+                }
             }
         }
     });
@@ -394,9 +401,10 @@ async fn read_up_to(
     bytes_max: usize,
 ) -> Result<Bytes, Box<dyn StdError + Send + Sync>> {
     let mut body = Limited::new(body, bytes_max);
-    let mut whole = BytesMut::new();
-    while let Some(frame) = timeout(STALLED_AFTER, body.frame()).await? {
+    let (mut whole, mut trickle) = (BytesMut::new(), Trickle::of_answer());
+    while let Some(frame) = trickle.wait(body.frame()).await? {
         if let Ok(data) = frame?.into_data() {
+            trickle.came(data.len());
             whole.extend_from_slice(&data);
         }
     }
@@ -416,10 +424,14 @@ pub fn deepest(error: &dyn StdError) -> String {
 #[cfg(test)]
 mod tests {
     use std::{
+        convert::Infallible,
         io::{Read, Write},
         net::TcpListener,
         thread,
     };
+
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
 
     use super::*;
 
@@ -484,6 +496,27 @@ mod tests {
         // If the request was made once, the server still waits for this.
         drop(std::net::TcpStream::connect(&address[7..address.len() - 5]));
         (outcome, server.join().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_only_drips_ends() {
+        let drips = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            let drop = Frame::data(Bytes::from_static(b"x"));
+            Some((Ok::<_, Infallible>(drop), ()))
+        });
+        let mut body = stream(StreamBody::new(Box::pin(drips)), "http://h/x".into());
+        let error = loop {
+            match body.next().await.unwrap() {
+                Ok(bytes) => assert_eq!(bytes, "x"),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.is_temporary(), "{error}");
+        assert!(
+            error.to_string().contains("14 bytes came in 5 minutes"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use std::{
 };
 
 use posthaste_endpoint::{
-    Actor, Error, ErrorKind, FileTime, Locus, Result, Unkept,
+    Actor, Error, ErrorKind, FileTime, Locus, Result, Unkept, draft_name, loss_name,
     posix::{Beneath, close, is_refused, published_mode, seal_file, split},
 };
 use rustix::{
@@ -77,9 +77,8 @@ pub struct Draft {
 
 /// Returns the path beside a draft that notes the loss of written bytes.
 fn loss_path(folder: &Path) -> PathBuf {
-    let mut name = folder.as_os_str().to_owned();
-    name.push(".lost");
-    name.into()
+    let name = folder.file_name().unwrap_or_default();
+    folder.with_file_name(OsStr::from_bytes(&loss_name(name.as_bytes())))
 }
 
 /// Notes that a file of a draft lost written bytes. The file system reports that once, to the first
@@ -112,12 +111,9 @@ impl Draft {
     #[must_use]
     pub fn new(destination: &Path, token: &str) -> Self {
         let name = destination.file_name().unwrap_or_default();
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(".posthaste-");
-        hidden.push(token.get(..12).unwrap_or(token));
+        let hidden = draft_name(name.as_bytes(), token);
         Self {
-            folder: destination.with_file_name(hidden),
+            folder: destination.with_file_name(OsStr::from_bytes(&hidden)),
             destination: destination.to_path_buf(),
             actor: Actor::oneself(),
             has_lost: AtomicBool::new(false),

@@ -12,7 +12,7 @@ pub(crate) mod look;
 mod measure;
 mod mixed;
 mod near;
-mod room;
+pub(crate) mod room;
 mod stage;
 pub(crate) mod submit;
 mod sums;

@@ -4,7 +4,7 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 use posthaste_core::contract::{Command, Fault, FileAtFault, Input, Omission};
-use posthaste_endpoint::{Error, Result};
+use posthaste_endpoint::{Error, Result, UNFINISHED, is_unfinished};
 use posthaste_engine::{
     dataset::{FileFault, FileKind, FileList},
     sealed::Sealed,
@@ -67,9 +67,10 @@ pub(crate) async fn tell_of_files(
 }
 
 /// Returns the inputs that report what no chunk holds the contents of: pipes, sockets and devices in
-/// a list, and what may not be read.
+/// a list, what may not be read, and what copies left unfinished.
 pub(crate) fn of_no_files(centre: &Centre, record: &RequestRecord) -> Result<Vec<Input>> {
     let root = PathBuf::from(OsStr::from_bytes(&record.source));
+    let is_ours = |name: &OsStr| is_unfinished(name.as_bytes());
     let told = tokio::task::block_in_place(|| {
         let list = FileList::from_bytes(&centre.store.list_bytes(record.id)?)?;
         let files = list.files.iter().enumerate();
@@ -78,6 +79,7 @@ pub(crate) fn of_no_files(centre: &Centre, record: &RequestRecord) -> Result<Vec
             let path = file.below(&root);
             let found = std::fs::symlink_metadata(&path);
             let why = match found {
+                _ if path.file_name().is_some_and(is_ours) => UNFINISHED,
                 Ok(found) if found.is_file() => "it may not be read",
                 Ok(found) if found.is_dir() => "it may not be listed",
                 _ => "it is a device, a pipe or a socket",

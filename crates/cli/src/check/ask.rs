@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     client::{ServiceArguments, ServiceClient},
     failure::{Exit, Failure},
-    moment,
+    moment, output,
     slurm::only_directives,
     stage_in,
 };
@@ -146,16 +146,21 @@ fn is_late(request: &api::Request) -> bool {
     request.slack_s.is_some_and(|slack| slack < 0.0)
 }
 
-/// Returns the reason for which a job that needs all inputs can't start.
+/// Returns the reasons for which a job that needs all inputs can't start: the last one, after the
+/// others were printed.
 pub(super) fn refusal(wanted: &Wanted, answers: &Answers) -> Option<Failure> {
     let needed = wanted.stage_ins.iter().filter(|one| !one.is_optional);
-    let mut refused = needed.filter_map(|one| match answers.get(&one.line)? {
-        Answer::Refused(why) => Some((one.line, why)),
+    let refused = needed.filter_map(|one| match answers.get(&one.line)? {
+        Answer::Refused(why) => {
+            let line = one.line;
+            Some(format!(
+                "line {line}: a job would wait for its input: {why}"
+            ))
+        }
         Answer::Taken(_) | Answer::NotAsked(_) => None,
     });
-    let (line, why) = refused.next()?;
-    Some(Failure::new(
-        Exit::Refused,
-        format!("line {line}: a job would wait for its input: {why}"),
-    ))
+    let mut lines: Vec<String> = refused.collect();
+    let last = lines.pop()?;
+    lines.iter().for_each(|line| output::complain(line));
+    Some(Failure::new(Exit::Refused, last))
 }

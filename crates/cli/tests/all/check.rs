@@ -201,6 +201,15 @@ fn the_service_says_when_inputs_would_be_here() {
     ] {
         assert!(told.contains(words), "{words}\n{told}");
     }
+    let wrong = [
+        script[0],
+        "stage_in source=SITE/none destination=SITE/scratch/more",
+        "stage_in source=SITE/neither destination=SITE/scratch/less",
+    ];
+    let said = text(&site.ask(&wrong, &[]).stderr);
+    for line in ["line 3: a job would wait", "line 4: a job would wait"] {
+        assert!(said.contains(line), "{said}");
+    }
     let json = site.ask(&script, &["--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let asked = |place: usize| &json["stage_ins"][place]["asked"];

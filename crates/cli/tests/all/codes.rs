@@ -168,8 +168,8 @@ fn what_failed_at_the_service_says_how() {
         (
             &offload,
             &["--to", "home", "--files-from", "/"],
-            4,
-            "not-found",
+            2,
+            "invalid",
         ),
         (
             &offload,

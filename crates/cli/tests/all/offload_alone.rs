@@ -74,6 +74,44 @@ fn one_place_in_several_spellings_is_one() {
 }
 
 #[test]
+fn a_path_without_room_is_refused_when_it_is_submitted() {
+    let centre = Centre::with("40M", "40M", 0);
+    let files = Files::mount(Habits {
+        free_blocks: 64,
+        ..Habits::default()
+    });
+    let out = centre.scratch("out");
+    fs::create_dir_all(&out).unwrap();
+    fs::write(out.join("full"), vec![7; 1 << 20]).unwrap();
+    let to = files.path().join("archive/run");
+    let offload = |more: &[&str]| {
+        let places = [
+            "offload",
+            out.to_str().unwrap(),
+            "--to",
+            to.to_str().unwrap(),
+        ];
+        centre.run(&[&places[..], &["--deadline", "10m"], more].concat())
+    };
+    for more in [&["--dry-run"][..], &["--wait"]] {
+        let refused = offload(more);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(7), "{said}");
+        assert!(
+            said.contains("it takes 1.0 MiB, and 256.0 KiB are free there"),
+            "{said}"
+        );
+    }
+    assert!(!files.path().join("archive").exists());
+    // A hole takes nothing.
+    fs::write(out.join("full"), "").unwrap();
+    let full = fs::File::options().write(true).open(out.join("full"));
+    full.unwrap().set_len(1 << 20).unwrap();
+    let done = offload(&["--wait"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+#[test]
 fn what_others_put_there_meanwhile_stays_and_so_does_the_source() {
     let centre = Centre::with("40M", "40M", 0);
     let behind: Arc<OnceLock<PathBuf>> = Arc::default();

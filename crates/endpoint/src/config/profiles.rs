@@ -242,7 +242,11 @@ pub fn parse_profiles(text: &str) -> Result<Profiles> {
             let short = message.split(", expected").next().unwrap_or_default();
             format!(": {}", short.replace("unknown field", "unknown key"))
         } else {
-            String::new()
+            // What was expected comes last, and quotes nothing.
+            let expected = message.rsplit_once(", expected ").map(|(_, wanted)| wanted);
+            expected.map_or_else(String::new, |wanted| {
+                format!(": {wanted} is expected there")
+            })
         };
         invalid(format!("line {line} is not understood{detail}"))
     })?;
@@ -390,6 +394,14 @@ mod tests {
             ("[s]\nusd_per_1000_gets = \"hush\"\n", "not a price"),
             ("[s]\nusd_per_1000_gets = [\"hush\"]\n", "not a price"),
             ("[s]\nconnections_max = 0\n", "line 2"),
+            (
+                "[s]\nuser = 3\n",
+                "line 2 is not understood: a string is expected there",
+            ),
+            (
+                "[s]\nuser = [\"hush, expected hush\"]\n",
+                "a string is expected there",
+            ),
             ("password = \"hush\"\n", "line 1"),
             ("[\"a b\"]\npassword = \"hush\"\n", "a profile's name"),
         ] {

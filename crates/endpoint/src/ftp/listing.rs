@@ -1,12 +1,11 @@
 //! Listings: read to the end before they are handed out, so that no session waits for their reader.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc};
 
 use bytes::BytesMut;
 use tokio::{
     fs::File,
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, BufReader},
-    time::timeout,
 };
 
 use super::{
@@ -17,6 +16,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Locus, Result,
     endpoint::{Boxed, Entry, Kind, Listing, join},
+    trickle::Trickle,
 };
 
 /// Largest listing kept in memory, in bytes: some ten thousand entries.
@@ -27,9 +27,6 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Entries of one page.
 const PAGE_ENTRIES: usize = 512;
-
-/// Time without progress after which a connection counts as dead.
-const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// Entries of a directory, as lines.
 pub(super) struct FtpListing {
@@ -138,16 +135,14 @@ fn is_above(entry: &Entry, full: &[u8]) -> bool {
 async fn take_in(mut data: Box<dyn Wire>) -> io::Result<Box<dyn AsyncBufRead + Send + Unpin>> {
     let mut memory = BytesMut::with_capacity(64 << 10);
     let mut file: Option<File> = None;
+    let mut trickle = Trickle::of_answer();
     loop {
         memory.reserve(64 << 10);
-        let late = |_| {
-            Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "nothing came for a minute",
-            ))
-        };
-        let read = timeout(STALLED_AFTER, data.read_buf(&mut memory)).await;
-        let is_end = read.unwrap_or_else(late)? == 0;
+        let late = |dry| Err(io::Error::new(io::ErrorKind::TimedOut, dry));
+        let read = trickle.wait(data.read_buf(&mut memory)).await;
+        let read = read.unwrap_or_else(late)?;
+        trickle.came(read);
+        let is_end = read == 0;
         if memory.len() > MEMORY_BYTES_MAX || is_end && file.is_some() {
             let spool = match &mut file {
                 Some(file) => file,

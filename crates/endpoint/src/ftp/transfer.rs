@@ -23,10 +23,8 @@ use super::{
 use crate::{
     Checksum, Error, ErrorKind, FileTime, Locus, Result, Summer,
     endpoint::{Boxed, ByteStream, Entry, Reader},
+    trickle::{STALLED_AFTER, Trickle},
 };
-
-/// Time without progress after which a connection counts as dead.
-const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// Longest wait for a server's answer about a transfer that was ended early.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
@@ -41,6 +39,7 @@ pub(super) struct Download {
     data: Option<Box<dyn Wire>>,
     full: Vec<u8>,
     left: u64,
+    trickle: Trickle,
     /// Set if the server sends no more than was asked for.
     is_exact: bool,
     /// Set if the server got no end to the range: the file ends with its last byte.
@@ -77,14 +76,14 @@ impl Download {
                 let left = wanted - piece.len();
                 (&mut piece).limit(left)
             };
-            match timeout(STALLED_AFTER, data.read_buf(&mut room)).await {
+            match self.trickle.wait(data.read_buf(&mut room)).await {
                 Ok(Ok(0)) if piece.is_empty() => return Err(self.ended_early().await),
                 Ok(Ok(0)) => break,
-                Ok(Ok(_)) => {}
+                Ok(Ok(bytes)) => self.trickle.came(bytes),
                 Ok(Err(cause)) => return Err(self.broken(cause).await),
-                Err(_) => {
+                Err(dry) => {
                     let error = Error::new(ErrorKind::TimedOut, "read", self.shown());
-                    return Err(error.cause("nothing came for a minute").at(Locus::Network));
+                    return Err(error.cause(dry).at(Locus::Network));
                 }
             }
         }
@@ -258,6 +257,7 @@ impl Remote {
             data: Some(data),
             full,
             left,
+            trickle: Trickle::of_file(),
             is_exact,
             is_to_end: is_exact && !is_ranged,
             is_restarted: range.start > 0,

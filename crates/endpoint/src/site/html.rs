@@ -88,6 +88,28 @@ fn sign_of(name: &str) -> Option<(char, usize)> {
 
 /// Returns the `href` of each tag of this name.
 pub(super) fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = &'a str> {
+    links(page, tag).map(|(link, _)| link)
+}
+
+/// Returns the `href` of each link of a page, and the start of its text, tags and all.
+pub(super) fn anchors(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    /// Characters of a text that are looked at: a picture and some words.
+    const TEXT_MAX: usize = 300;
+    links(page, "a").map(|(link, rest)| {
+        let text = rest.strip_prefix('>').unwrap_or(rest);
+        let most = text.char_indices().nth(TEXT_MAX);
+        let text = &text[..most.map_or(text.len(), |(end, _)| end)];
+        let ends = text.match_indices("</").map(|(end, _)| end);
+        let mut ends = ends.filter(|end| {
+            let tag = text.get(end + 2..end + 3);
+            tag.is_some_and(|tag| tag.eq_ignore_ascii_case("a"))
+        });
+        (link, &text[..ends.next().unwrap_or(text.len())])
+    })
+}
+
+/// Returns the `href` of each tag of this name, and the page from the end of the tag.
+fn links<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let mut rest = page;
     std::iter::from_fn(move || {
         loop {
@@ -101,8 +123,8 @@ pub(super) fn hrefs<'a>(page: &'a str, tag: &'static str) -> impl Iterator<Item 
             }
             let (link, left) = href_of(after);
             rest = left;
-            if link.is_some() {
-                return link;
+            if let Some(link) = link {
+                return Some((link, rest));
             }
         }
     })
@@ -154,6 +176,15 @@ pub(super) fn is_titled_index(page: &str) -> bool {
         let mut texts = texts.filter_map(|text| text.split_once(&*end));
         texts.any(|(text, _)| says(text))
     })
+}
+
+/// Returns whether the text of a link says that it leads to the directory above, as those of indexes
+/// do.
+pub(super) fn says_parent(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["parent", "..", "up to"]
+        .iter()
+        .any(|known| text.contains(known))
 }
 
 /// Returns whether a page is what Go's file server sends of an empty directory.

@@ -378,14 +378,16 @@ impl<'a> Folder<'a> {
     /// Returns whether a page on which no file is shown is the index of an empty folder, by what
     /// servers write on each.
     fn is_index(&self, page: &str) -> bool {
-        let is_of_index = |link| self.leads_up(link) || self.shows_itself(link, asks_for_order);
+        let is_of_index =
+            |(link, text)| self.leads_up(link, text) || self.shows_itself(link, asks_for_order);
         html::is_titled_index(page)
             || html::is_empty_list(page)
-            || hrefs(page, "a").any(is_of_index)
+            || html::anchors(page).any(is_of_index)
     }
 
-    /// Returns whether a link leads to the folder above.
-    fn leads_up(&self, link: &str) -> bool {
+    /// Returns whether a link with this text leads to the folder above. By its address alone a link
+    /// to the home page does too.
+    fn leads_up(&self, link: &str, text: &str) -> bool {
         let link = html::unescape(link);
         let Some(path) = self.on_this_host(&link) else {
             return false;
@@ -393,6 +395,7 @@ impl<'a> Folder<'a> {
         let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
         match self.below(path) {
             Some(below) => below.trim_end_matches('/') == "..",
+            None if !html::says_parent(text) => false,
             None => {
                 let above = self.path[..self.path.len() - 1].rsplit(|&byte| byte == b'/');
                 let cut = above.map(<[u8]>::len).next().unwrap_or_default() + 1;
@@ -690,6 +693,10 @@ mod tests {
                 false,
             ),
             (
+                "<html><a href=\"/a/\">Products</a><a href=\"/\">.. of ours</a></html>",
+                false,
+            ),
+            (
                 "<html><a href=\"../../\">far up</a><a href=\"/a/b/\">here</a></html>",
                 false,
             ),
@@ -702,7 +709,9 @@ mod tests {
             read(home, Uri::from_static("http://h/")).is_err(),
             "nothing is above it"
         );
-        assert!(read(home, Uri::from_static("http://h/b/")).is_ok());
+        assert!(read(home, Uri::from_static("http://h/b/")).is_err());
+        let parent = "<html><A HREF=\"/\"><img src=x>Parent Directory</A></html>";
+        assert!(read(parent, Uri::from_static("http://h/b/")).is_ok());
     }
 
     #[test]

@@ -14,7 +14,8 @@ mod visit;
 use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed};
 
 use posthaste_endpoint::{
-    Entry, Error, ErrorKind, Kind, Locus, Result, is_unfinished, join, posix::without_lent_rights,
+    Entry, Error, ErrorKind, Kind, Locus, Result, UNFINISHED, is_unfinished, join,
+    posix::without_lent_rights,
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -345,9 +346,8 @@ fn refusal(entry: &Entry) -> Option<(&'static str, &'static str)> {
             "ask who runs the server",
         ));
     }
-    // Nothing shows whether another copy continues it.
     is_unfinished(&entry.name).then_some((
-        "it is named as what a copy left unfinished",
+        UNFINISHED,
         "end that copy, or leave the name out with --exclude",
     ))
 }

@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use posthaste_endpoint::posix::without_lent_rights;
 use rustix::{
     fs::{getxattr, lgetxattr, listxattr, llistxattr},
     io::Errno,
@@ -119,7 +120,8 @@ impl Extra {
 
 impl FileList {
     /// Returns the first file with something that only a dataset keeps, and what that is: another
-    /// name, attributes or access lists, or another owner than the first file's.
+    /// name, attributes or access lists, another owner than the first file's, or bits that lend its
+    /// owner's rights.
     #[must_use]
     pub fn beyond_bytes(&self) -> Option<(&super::FileEntry, &str)> {
         let owned = |file: &super::FileEntry| (file.owner, file.group);
@@ -134,6 +136,8 @@ impl FileList {
                 "it has extended attributes or access lists, which an address does not keep"
             } else if first.is_some_and(is_of_another) {
                 "its owner or group is another than that of other files, which an address does not keep"
+            } else if file.kind == FileKind::Regular && without_lent_rights(file.mode) != file.mode {
+                "it has set-user-ID or set-group-ID bits, which an address does not keep"
             } else {
                 return None;
             };

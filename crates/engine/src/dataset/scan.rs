@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, join, posix::Place};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, is_unfinished, join, posix::Place};
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
     io::Errno,
@@ -21,8 +21,9 @@ use crate::copy::Filter;
 
 /// Lists everything below `root`, sorted by path bytes, so that the same tree always gives the
 /// same stream. Directories and symbolic links are kept, links are never followed (but `root` may
-/// be one), hard links are files of their own that know each other; sockets, pipes, devices, and files and directories that may not be
-/// read are listed as left out. Blocking: two system calls for each file.
+/// be one), hard links are files of their own that know each other. Sockets, pipes, devices, what may
+/// not be read, and names of unfinished copies of ours are listed as left out. Blocking: two system
+/// calls for each file.
 ///
 /// # Errors
 /// At [`Locus::Source`]: [`ErrorKind::NotFound`] without `root`, [`ErrorKind::Invalid`] when it is
@@ -94,10 +95,11 @@ pub fn scan_files<N: AsRef<[u8]>>(
         if !is_path_below(name) {
             return Err(refused(&root.shown(name), NO_PATH));
         }
+        let name = to_unfinished(name);
         hold(root, name)?;
         list_way(root, name, &mut folders, &mut list)?;
         let (place, metadata) = look_at(root, name)?;
-        match kind_of(&place, &metadata)? {
+        match kind_at(&place, &metadata, name)? {
             Some(FileKind::Directory) => {
                 return Err(refused(
                     place.shown(),
@@ -113,6 +115,18 @@ pub fn scan_files<N: AsRef<[u8]>>(
         }
     }
     lay_out(root, list)
+}
+
+/// Cuts a path behind its first unfinished name, of which nothing is listed.
+fn to_unfinished(path: &[u8]) -> &[u8] {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let mut ends = slashes.map(|(end, _)| end);
+    let end = ends.find(|&end| is_unfinished(last_name(&path[..end])));
+    &path[..end.unwrap_or(path.len())]
+}
+
+fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
 /// Message for a name that can't be a path of a file below a directory.
@@ -257,7 +271,7 @@ fn scan_directory(
             continue;
         }
         let place = Place::plain(item.path()).called(root.shown(&path));
-        let kind = match kind_of(&place, &metadata) {
+        let kind = match kind_at(&place, &metadata, &path) {
             // One that may not be read is no reason to keep the others.
             Err(error) if error.kind() == ErrorKind::PermissionDenied && metadata.is_file() => {
                 Some(None)
@@ -290,6 +304,15 @@ fn unless_gone<T>(found: Result<T>, path: &[u8]) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_empty() => Ok(None),
         found => found.map(Some),
+    }
+}
+
+/// Returns the kind of what lies at a place and has this path, if a dataset can contain it: nothing
+/// with an unfinished name, which another process may still write.
+fn kind_at(place: &Place, metadata: &Metadata, path: &[u8]) -> Result<Option<FileKind>> {
+    match is_unfinished(last_name(path)) {
+        true => Ok(None),
+        false => kind_of(place, metadata),
     }
 }
 
@@ -465,6 +488,37 @@ mod tests {
         let left_out = list.left_out().map(|file| &file.path[..]);
         assert_eq!(left_out.collect::<Vec<_>>(), [b"socket"]);
         assert_eq!(list, scan(root.path()).unwrap());
+    }
+
+    #[test]
+    fn what_copies_left_unfinished_is_left_out_and_not_looked_into() {
+        let root = tempfile::tempdir().unwrap();
+        let draft = "a/.b.posthaste-0123456789ab";
+        let pull = ".posthaste-pull-0123456789abcdef";
+        for folder in [draft, pull] {
+            fs::create_dir_all(root.path().join(folder).join("deep")).unwrap();
+            fs::write(root.path().join(folder).join("deep/half"), "12").unwrap();
+        }
+        let partial = "a/.c.0123456789ab.posthaste-partial";
+        for name in [partial, "a/c"] {
+            fs::write(root.path().join(name), "1").unwrap();
+        }
+        let left_out = |list: &FileList| {
+            let left_out = list.left_out().map(FileEntry::shown);
+            left_out.collect::<Vec<String>>()
+        };
+        let list = scan(root.path()).unwrap();
+        assert_eq!(left_out(&list), [pull, draft, partial]);
+        assert_eq!((list.bytes, list.files.len()), (1, 6));
+        let named = [
+            format!("{draft}/deep/half"),
+            format!("{draft}/deep"),
+            partial.to_owned(),
+            "a/c".to_owned(),
+        ];
+        let list = scan_files(&Root::open(root.path(), true).unwrap(), &named).unwrap();
+        assert_eq!(left_out(&list), [draft, partial]);
+        assert_eq!((list.bytes, list.files.len()), (1, 5));
     }
 
     #[test]

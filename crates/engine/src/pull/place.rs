@@ -25,7 +25,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Unkept, posix::is_refused};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result, Unkept, posix::is_refused, pull_name};
 use rustix::{
     fs::{
         AtFlags, FileType, FlockOperation, Mode, OFlags, chmodat, fchmod, flock, fstat, ftruncate,
@@ -41,8 +41,6 @@ pub use extras::ExtrasUnkept;
 use left_out::LEFT_OUT;
 pub use left_out::LeftOut;
 
-/// Prefix of the staging directory.
-const STAGING_PREFIX: &str = ".posthaste-pull-";
 /// Record in it: four bytes, little-endian, for each chunk that was written.
 pub(super) const RECORD: &str = "chunks";
 /// Marker in it: the destination itself was missing or empty before.
@@ -91,7 +89,7 @@ impl Destination {
         fs::create_dir_all(root_path).map_err(failed)?;
         let root = OwnedFd::from(File::open(root_path).map_err(failed)?);
         let is_empty = fs::read_dir(root_path).map_err(failed)?.next().is_none();
-        let staging_name = format!("{STAGING_PREFIX}{:.16}", manifest.digest().to_string());
+        let staging_name = pull_name(&manifest.digest().to_string());
         if manifest
             .list
             .files

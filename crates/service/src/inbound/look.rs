@@ -8,7 +8,8 @@ use std::{
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use posthaste_endpoint::{
-    Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Prices, Result,
+    Access, Endpoint, Entry, Error, ErrorKind, Kind, Location, Locus, Prices, Result, UNFINISHED,
+    is_unfinished,
     posix::{Beneath, DraftRules, lies_in_system},
 };
 use posthaste_engine::dataset::{Bound, Bounds, Lent};
@@ -220,7 +221,7 @@ pub(super) struct Held {
     pub(super) directories: Vec<(Vec<u8>, Stamp)>,
     /// Files by path.
     pub(super) files: Vec<(File, Stamp)>,
-    /// Directories that it does not let be listed, links and special files, by path.
+    /// Directories that it does not let be listed, links, special files and unfinished copies, by path.
     pub(super) left_out: Vec<(Vec<u8>, Error)>,
 }
 
@@ -370,6 +371,12 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
                 let why = "its name is none a file can have";
                 return Err(unusable(endpoint, &path, why, "rename it"));
             }
+            if let Some((why, hint)) = no_file(&entry) {
+                // One of them is no reason to keep the others.
+                let error = unusable(endpoint, &path, why, hint);
+                held.left_out.push((path, error));
+                continue;
+            }
             match entry.kind {
                 Kind::Directory => {
                     let stamp = match entry.mode {
@@ -387,14 +394,7 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
                     let size = entry.size;
                     held.files.push((File { path, size }, Stamp::of(&entry)));
                 }
-                Kind::Link | Kind::Special => {
-                    let why = "it is no file and no directory";
-                    let hint =
-                        "remove it there, or bring it with `posthaste cp`, which keeps links";
-                    // One of them is no reason to keep the others.
-                    let error = unusable(endpoint, &path, why, hint);
-                    held.left_out.push((path, error));
-                }
+                Kind::Link | Kind::Special => {}
             }
         }
     }
@@ -405,6 +405,20 @@ async fn list_tree(endpoint: &Arc<dyn Endpoint>, bounds: &Arc<Bounds>) -> Result
     held.files
         .sort_unstable_by(|(one, _), (other, _)| one.path.cmp(&other.path));
     Ok(held)
+}
+
+/// Returns why an entry is left out, and what to do about it.
+fn no_file(entry: &Entry) -> Option<(&'static str, &'static str)> {
+    if is_unfinished(&entry.name) {
+        return Some((
+            UNFINISHED,
+            "end the copy that writes it, or remove it there",
+        ));
+    }
+    matches!(entry.kind, Kind::Link | Kind::Special).then_some((
+        "it is no file and no directory",
+        "remove it there, or bring it with `posthaste cp`, which keeps links",
+    ))
 }
 
 fn unusable(endpoint: &Arc<dyn Endpoint>, path: &[u8], why: &str, hint: &'static str) -> Error {

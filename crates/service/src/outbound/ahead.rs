@@ -5,6 +5,7 @@ use std::{
     fs::Metadata,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,12 +14,17 @@ use posthaste_endpoint::{
 };
 use posthaste_engine::copy::clash;
 use posthaste_journal::RequestRecord;
+use posthaste_types::Bytes;
 
 use super::{
     listed::{Item, Listed},
     submit::open as open_there,
 };
-use crate::credentials::Behalf;
+use crate::{
+    credentials::Behalf,
+    driver::Centre,
+    inbound::room::{Room, promised},
+};
 
 /// Longest wait of a submission for an address, such as a silent port or a hung file system.
 pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(5);
@@ -188,4 +194,75 @@ pub(super) async fn check_free(
         }
     }
     Ok(())
+}
+
+/// Checks that a destination on this machine has room for the files, beside what other accepted
+/// requests still need there. Not checked: a copy within one file system, which may share the
+/// blocks of its source, and a file system that does not answer. `source` is the local directory of
+/// the files, if they lie in one.
+///
+/// # Errors
+/// At [`Locus::Destination`]: [`ErrorKind::Full`](posthaste_endpoint::ErrorKind::Full) if it has not;
+/// the journal's.
+pub(super) async fn check_room(
+    centre: &Arc<Centre>,
+    record: &RequestRecord,
+    (source, behalf): (&[u8], &Behalf),
+    listed: &Listed,
+) -> Result<()> {
+    let Ok(Location::Local(to)) = Location::parse(record.destination.as_ref()) else {
+        return Ok(());
+    };
+    let from = PathBuf::from(OsStr::from_bytes(source));
+    let from = from.is_absolute().then_some(from);
+    let (there, here) = (to.clone(), from.clone());
+    let look = behalf.blocking(move || Ok(room_at(&there, here.as_deref())));
+    let Ok(Ok(Some(room))) = tokio::time::timeout(LOOK_WITHIN, look).await else {
+        return Ok(());
+    };
+    let doing = ("stage out to", &*record.destination);
+    tokio::task::block_in_place(|| {
+        let promised = promised(centre, record.id, room.device)?;
+        let fits = |needed| room.fits(doing, needed, promised);
+        // Only where that does not suffice each file is looked at.
+        fits(listed.bytes()).or_else(|_| {
+            let needed = || Ok(missing(listed, &to, from.as_deref()));
+            fits(behalf.actor().run(needed)?)
+        })
+    })
+    .map_err(|error: Error| error.at(Locus::Destination))
+}
+
+/// Returns the room at a path, or at the nearest directory above it; none if the source lies on the
+/// same file system. Blocking.
+fn room_at(to: &Path, from: Option<&Path>) -> Option<Room> {
+    let above = to.ancestors().find(|path| path.exists())?;
+    let room = Room::at(above).ok()?;
+    let source = from.and_then(|from| from.metadata().ok());
+    let is_same = source.is_some_and(|source| source.dev() == room.device);
+    (!is_same).then_some(room)
+}
+
+/// Returns the bytes that the files will take at least: without those that are there already, and
+/// without holes. Blocking.
+fn missing(listed: &Listed, to: &Path, from: Option<&Path>) -> Bytes {
+    /// Unit of the blocks that the system reports, in bytes (POSIX, `sys/stat.h`).
+    const BLOCK_BYTES: u64 = 512;
+    let below = |root: &Path, path: &[u8]| match path {
+        b"" => root.to_owned(),
+        path => root.join(OsStr::from_bytes(path)),
+    };
+    let taken = listed.in_order().map(|(path, item)| {
+        let Item::File(size) = item else {
+            return Bytes::ZERO;
+        };
+        let there = below(to, path).symlink_metadata();
+        if there.is_ok_and(|there| there.is_file() && there.len() == size) {
+            return Bytes::ZERO;
+        }
+        let source = from.and_then(|from| below(from, path).symlink_metadata().ok());
+        let held = source.map_or(size, |source| source.blocks().saturating_mul(BLOCK_BYTES));
+        Bytes::new(held.min(size))
+    });
+    taken.sum()
 }

@@ -17,7 +17,7 @@ use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{Code, RequestId, SourceId, Timestamp};
 
 use super::{
-    ahead::{look_ahead, refuse_inside},
+    ahead::{check_room, look_ahead, refuse_inside},
     hosts::refuse_unknown_hosts,
     listed::Listed,
     submit::{self, address, check_address, is_address, is_far},
@@ -206,6 +206,7 @@ async fn scan(
     let behalf = submit::behalf_of(centre, onward)?;
     refuse_inside(source, &onward.destination, &behalf).await?;
     let doubt = look_ahead(onward, &behalf, &listed).await?;
+    check_room(centre, onward, (source, &behalf), &listed).await?;
     Ok((submit::sealed(&listed), doubt))
 }
 

@@ -10,8 +10,13 @@ use posthaste_journal::{RequestRecord, Scan, StageIn};
 use posthaste_types::{ByteRate, Bytes, Code, Record, RequestId, SourceId};
 
 use super::{
-    ahead::look_ahead, goes_out, hosts::refuse_unknown_hosts, listed::Listed, measure, onward,
-    places::places, way::way,
+    ahead::{check_room, look_ahead},
+    goes_out,
+    hosts::refuse_unknown_hosts,
+    listed::Listed,
+    measure, onward,
+    places::places,
+    way::way,
 };
 use crate::{
     credentials::Behalf,
@@ -252,7 +257,7 @@ pub(crate) async fn rehearse(
 ) -> Result<api::Request> {
     record.id = REHEARSED;
     let behalf = behalf_of(centre, &record)?;
-    let (scan, listed, doubt) = look(&record, &behalf, lent).await?;
+    let (scan, listed, doubt) = look(centre, &record, &behalf, lent).await?;
     let measured = match &doubt {
         None => measure::before(centre, &record, &behalf, listed.bytes()).await,
         Some(_) => None,
@@ -285,7 +290,7 @@ pub(crate) async fn scan(
     lent: &Arc<Lent>,
 ) -> Result<Scan> {
     let behalf = behalf_of(centre, record)?;
-    let (scan, listed, doubt) = look(record, &behalf, lent).await?;
+    let (scan, listed, doubt) = look(centre, record, &behalf, lent).await?;
     let measured = match &doubt {
         None => measure::before(centre, record, &behalf, listed.bytes()).await,
         // An address that does not answer would be waited for once more.
@@ -315,6 +320,7 @@ pub(super) fn behalf_of(centre: &Centre, record: &RequestRecord) -> Result<Behal
 }
 
 async fn look(
+    centre: &Arc<Centre>,
     record: &RequestRecord,
     behalf: &Behalf,
     lent: &Arc<Lent>,
@@ -325,6 +331,7 @@ async fn look(
         submit::check_kept(record, list)?;
     }
     let doubt = look_ahead(record, behalf, &listed).await?;
+    check_room(centre, record, (&record.source, behalf), &listed).await?;
     Ok((sealed(&listed), listed, doubt))
 }
 

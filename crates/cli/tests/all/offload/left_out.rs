@@ -86,6 +86,44 @@ fn pipes_and_sockets_are_counted_and_named_and_stay() {
     assert_eq!(report["left_out"], 2, "{report}");
 }
 
+#[test]
+fn what_copies_left_unfinished_is_counted_and_named_and_stays() {
+    let relays = [("ash", "60M"), ("birch", "60M"), ("cedar", "60M")];
+    let centre = Centre::with(&relays, 4, 2);
+    let names = [
+        ".x.0123456789ab.posthaste-partial",
+        ".run.posthaste-0123456789ab",
+        ".posthaste-pull-0123456789abcdef",
+    ];
+    let left = names.map(|name| centre.scratch().join(name));
+    fs::write(&left[0], "half").unwrap();
+    for folder in &left[1..] {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("0"), "half").unwrap();
+    }
+    centre.offload(&["--code", "2+1", "--release", "when-safe"]);
+    let watched = centre.service.run(&["watch", "r1"]);
+    assert_eq!(watched.status.code(), Some(6), "{}", text(&watched.stderr));
+    let request = centre.service.status("r1");
+    assert_eq!(state(&request), "released", "{request}");
+    assert_eq!(request["left_out"]["files"], 3, "{request}");
+    let said = text(&centre.service.run(&["status", "r1"]).stdout);
+    for left in &left {
+        let line = format!(
+            "{}: it is named as what a copy left unfinished",
+            left.display()
+        );
+        assert!(said.contains(&line), "{said}");
+    }
+    assert!(left[0].exists() && left[1].join("0").exists() && left[2].join("0").exists());
+    assert!(
+        !centre.scratch().join("deep/file 1").exists(),
+        "the rest went"
+    );
+    let (report, _) = centre.pull_rest("r1", &names);
+    assert_eq!(report["left_out"], 3, "{report}");
+}
+
 /// Removes the fragments that a relay stored, but not their directory. Returns their number.
 fn remove_fragments(relay: &Relay) -> usize {
     let mut removed = 0;
@@ -244,6 +282,7 @@ fn owners_other_names_attributes_and_access_lists_come_home_before_their_source_
 
 #[test]
 fn what_no_address_keeps_is_said_and_removed_only_where_that_is_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
     let centre = Centre::with(&[("ash", "60M"), ("birch", "60M")], 4, 12);
     let (scratch, folder) = (centre.scratch(), centre.folder.path());
     fs::hard_link(scratch.join("deep/file 1"), scratch.join("zz")).unwrap();
@@ -268,6 +307,14 @@ fn what_no_address_keeps_is_said_and_removed_only_where_that_is_asked_for() {
         assert!(names_it, "{more:?}: {said}");
     }
     assert!(scratch.join("zz").exists() && !folder.join("refused").exists());
+    fs::remove_file(scratch.join("zz")).unwrap();
+    let lends = scratch.join("deep/file 2");
+    let mode = fs::metadata(&lends).unwrap().permissions().mode();
+    fs::set_permissions(&lends, fs::Permissions::from_mode(mode | 0o4000)).unwrap();
+    let (_, said) = failure(&ask(&to("refused"), &["--release=when-safe", "--dry-run"]));
+    let names_it = said.contains("/file 2") && said.contains("set-user-ID");
+    assert!(names_it, "{said}");
+    fs::hard_link(scratch.join("deep/file 1"), scratch.join("zz")).unwrap();
     let done = ask(&to("kept"), &["--release=anyway", "--wait"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert!(folder.join("kept/zz").exists() && !scratch.exists());

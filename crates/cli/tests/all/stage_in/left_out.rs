@@ -57,7 +57,7 @@ fn what_may_not_be_listed_or_read_here_is_left_out() {
 }
 
 #[test]
-fn links_pipes_and_sockets_are_left_out_and_alone_they_are_refused() {
+fn links_pipes_sockets_and_unfinished_copies_are_left_out_and_alone_they_are_refused() {
     let centre = Centre::with("40M", "40M", 1);
     let run = centre.folder.path().join("run");
     make_tree(&run, 3);
@@ -65,10 +65,15 @@ fn links_pipes_and_sockets_are_left_out_and_alone_they_are_refused() {
     let mode = rustix::fs::Mode::RUSR;
     rustix::fs::mkfifoat(rustix::fs::CWD, run.join("pipe"), mode).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(run.join("deep/socket")).unwrap();
+    let half = "deep/.x.0123456789ab.posthaste-partial";
+    let draft = "deep/.y.posthaste-0123456789ab";
+    fs::write(run.join(half), "half").unwrap();
+    fs::create_dir(run.join(draft)).unwrap();
+    fs::write(run.join(draft).join("z"), "half").unwrap();
     let to = centre.scratch("input");
     let (code, said) = stage_in(&centre, run.to_str().unwrap(), to.to_str().unwrap());
     assert_eq!(code, Some(6), "{said}\n{}", centre.log());
-    for name in ["deep/er/link", "pipe", "deep/socket"] {
+    for name in ["deep/er/link", "pipe", "deep/socket", half, draft] {
         assert!(said.contains(&format!("run/{name}: ")), "{name}: {said}");
         assert!(fs::symlink_metadata(to.join(name)).is_err(), "{name}");
     }

@@ -176,7 +176,7 @@ fn a_line_about_a_slip_says_what_to_try() {
     for (asked, code, words) in [
         (
             &["offload", from, "--to", "archive:x", "--files-from", from][..],
-            4,
+            2,
             "it is a directory (name a file with a line for each)",
         ),
         (

@@ -175,6 +175,7 @@ async fn a_page_that_is_no_index_is_no_empty_directory() {
         "",
         "hi",
         "<html><a href=\"/about\">about</a><a href=\"http://other/t/a\">a</a></html>",
+        "<html><a href=\"/\">Home</a></html>",
     ] {
         let server = Server::start(move |_| Answer::sized(200, PAGE, page)).await;
         let error = says(list(&*web(&server).await).await, "no list of files");

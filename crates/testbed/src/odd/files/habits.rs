@@ -2,6 +2,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
+use fuser::ReplyStatfs;
 use unicode_normalization::UnicodeNormalization;
 
 /// Operation of a file system.
@@ -83,6 +84,8 @@ pub struct Habits {
     pub hides_open: bool,
     /// True if it accepts written bytes and stores zeros.
     pub loses_writes: bool,
+    /// Blocks of 4 KiB that it reports as free.
+    pub free_blocks: u64,
 }
 
 impl Default for Habits {
@@ -97,11 +100,18 @@ impl Default for Habits {
             cuts_names: 0,
             hides_open: false,
             loses_writes: false,
+            free_blocks: 1 << 30,
         }
     }
 }
 
 impl Habits {
+    /// Reports its size and what of it is free.
+    pub(super) fn tell_space(&self, reply: ReplyStatfs) {
+        let (all, free) = (1 << 30, self.free_blocks);
+        reply.statfs(all, free, free, all, all, 4096, 255, 4096);
+    }
+
     /// Returns the name that a rename keeps.
     pub(super) fn cut<'a>(&self, name: &'a OsStr) -> &'a OsStr {
         match self.cuts_names {
