@@ -137,30 +137,8 @@ impl Scene {
     }
 }
 
-#[test]
-fn what_a_user_registers_is_there_for_them_alone() {
-    let mut scene = Scene::new("", &[]);
-    let added = scene.add("alice", &scene.oak, "oak");
-    assert!(
-        text(&added.stdout).contains("depot oak@alice added"),
-        "{}",
-        text(&added.stderr)
-    );
-    assert_eq!(scene.names("alice"), ["ash", "oak@alice"]);
-    assert_eq!(scene.names("bob"), ["ash"]);
-    assert_eq!(scene.names(""), ["ash", "oak@alice"]);
-    let all = scene.service.json(&["depot", "list", "--json"]);
-    assert_eq!(
-        (&all[0]["owner"], &all[1]["owner"]),
-        (&Value::Null, &"alice".into())
-    );
-    // What happens to a depot is an event.
-    scene.done("alice", &["depot", "drain", "oak@alice"]);
-    scene.done("alice", &["depot", "undrain", "oak@alice"]);
-    for verb in ["drain", "undrain"] {
-        let done = scene.service.run(&["depot", verb, "ash"]);
-        assert!(done.status.success(), "{}", text(&done.stderr));
-    }
+/// Checks that others get the answer of a name that is not there.
+fn is_not_there_for_others(scene: &Scene) {
     // For others it is as if there were none, by whatever name.
     let same = |what: &dyn Fn(&str) -> Output| {
         let [theirs, none] = ["oak@alice", "oak@carol"].map(|name| {
@@ -194,6 +172,10 @@ fn what_a_user_registers_is_there_for_them_alone() {
     assert!(said.contains("it would be a depot of alice"), "{said}");
     let (_, said) = failure(&scene.run("alice", &["depot", "remove", "ash"]));
     assert!(said.contains("ask its owner, or an operator"), "{said}");
+}
+
+/// Checks that nothing of it is in what others are shown.
+fn is_in_no_list_of_others(scene: &Scene) {
     // Names of pullers are anybody's, and lead to no depot.
     let before = received(std::slice::from_ref(&scene.oak));
     scene.safe(
@@ -218,10 +200,40 @@ fn what_a_user_registers_is_there_for_them_alone() {
     );
     let said = scene.events("alice", "admitted");
     assert!(said.contains("\"oak@alice\""), "{said}");
+}
+
+#[test]
+fn what_a_user_registers_is_there_for_them_alone() {
+    let mut scene = Scene::new("", &[]);
+    let added = scene.add("alice", &scene.oak, "oak");
+    assert!(
+        text(&added.stdout).contains("depot oak@alice added"),
+        "{}",
+        text(&added.stderr)
+    );
+    assert_eq!(scene.names("alice"), ["ash", "oak@alice"]);
+    assert_eq!(scene.names("bob"), ["ash"]);
+    assert_eq!(scene.names(""), ["ash", "oak@alice"]);
+    let all = scene.service.json(&["depot", "list", "--json"]);
+    assert_eq!(
+        (&all[0]["owner"], &all[1]["owner"]),
+        (&Value::Null, &"alice".into())
+    );
+    // What happens to a depot is an event.
+    scene.done("alice", &["depot", "drain", "oak@alice"]);
+    scene.done("alice", &["depot", "undrain", "oak@alice"]);
+    for verb in ["drain", "undrain"] {
+        let done = scene.service.run(&["depot", verb, "ash"]);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+    is_not_there_for_others(&scene);
+    is_in_no_list_of_others(&scene);
     // Bob's own of that name is another one.
     let added = scene.add("bob", &scene.elm, "oak");
     assert!(added.status.success(), "{}", text(&added.stderr));
     assert_eq!(scene.names("bob"), ["ash", "oak@bob"]);
+    let at = scene.oak.process.ready["url"].as_str().unwrap();
+    let at = at.trim_start_matches("https://");
     // It is used for its owner, also by its address, and after a restart.
     let first = scene.safe(
         "alice",
