@@ -11,7 +11,8 @@ use crate::DepotState;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDepot {
-    /// The name people use: letters, digits, `-`, `_` and `.`.
+    /// The name people use: letters, digits, `-`, `_` and `.`. A depot of an owner is called `NAME@OWNER`, and a token to submit
+    /// adds the owner by itself.
     #[schema(example = "campus")]
     pub name: String,
     /// Where the relay listens.
@@ -179,6 +180,9 @@ pub struct Depot {
     pub id: String,
     /// The name people use.
     pub name: String,
+    /// The owner whose requests alone use it; absent where everybody's do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Where it listens.
     pub url: String,
     /// The key it must show.

@@ -29,6 +29,8 @@ pub struct DepotArguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Adds a depot; `posthaste relay` prints the line to paste
+    ///
+    /// With a token to submit it is yours: it is called NAME@OWNER, your requests use it, and nobody else's do.
     Add(Box<AddArguments>),
     /// Invites somebody to lend disk: writes what their relay needs to make itself known
     ///

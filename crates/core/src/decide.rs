@@ -13,6 +13,7 @@ pub(crate) mod fan_out;
 pub(crate) mod faults;
 pub(crate) mod inventory;
 pub(crate) mod newcomer;
+pub(crate) mod owned;
 pub(crate) mod pins;
 pub(crate) mod plan_over_time;
 pub(crate) mod prices;

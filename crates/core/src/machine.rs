@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Version of the snapshot layout, at the start of every snapshot.
-const SNAPSHOT_VERSION: u32 = 62;
+const SNAPSHOT_VERSION: u32 = 63;
 
 /// Decision maker of one centre.
 ///

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use tokio::net::lookup_host;
+use tokio::net::{TcpStream, lookup_host};
 
 use crate::{
     Error, ErrorKind, Locus, Result,
@@ -69,6 +69,28 @@ impl Reach {
         }
         let why = format!("{address} {REFUSED}");
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+
+    /// Connects to a host by the first of its addresses that may be reached and answers.
+    ///
+    /// # Errors
+    /// Errors of [`Self::check`], of finding the host, and of the last address.
+    pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        if self.is_anywhere() {
+            return TcpStream::connect((host, port)).await;
+        }
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in lookup_host((host, port)).await? {
+            let connected = match self.check(address) {
+                Ok(()) => TcpStream::connect(address).await,
+                Err(refused) => Err(refused),
+            };
+            match connected {
+                Ok(stream) => return Ok(stream),
+                Err(cause) => last = cause,
+            }
+        }
+        Err(last)
     }
 
     /// Checks the host of a connection that another program makes, as far as its addresses are

@@ -33,6 +33,16 @@ pub struct DepotRecord {
     /// Load of its machine from which nothing is sent there, in thousandths of a core for each
     /// core.
     pub load_max_permille: Option<u32>,
+    /// Owner whose requests alone use it; none if all do. Set once, with the name.
+    pub owner: Option<String>,
+}
+
+impl DepotRecord {
+    /// Returns whether requests of this owner may use it; an empty owner is nobody in particular.
+    #[must_use]
+    pub fn is_for(&self, owner: &str) -> bool {
+        self.owner.as_ref().is_none_or(|whose| whose == owner)
+    }
 }
 
 fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
@@ -58,12 +68,13 @@ fn from_row(row: &Row) -> Result<DepotRecord, Trouble> {
             .unwrap_or_default(),
         level: row.get("level")?,
         load_max_permille: row.get("load_max_permille")?,
+        owner: row.get("owner")?,
     })
 }
 
 impl Journal {
-    /// Keeps a depot and returns its number; a depot of the same name keeps its number and gets the
-    /// new facts.
+    /// Keeps a depot and returns its number; a depot of the same name keeps its number and its owner
+    /// and gets the new facts.
     ///
     /// # Errors
     /// [`JournalError::Database`].
@@ -78,14 +89,15 @@ impl Journal {
             depot.level,
             depot.prices.to_bytes(),
             depot.load_max_permille,
+            depot.owner.clone(),
         ];
         let id = self.write(|database| {
             let rows = digest::change(
                 database,
                 ("depot", "id"),
                 "INSERT INTO depot (name, url, fingerprint, capacity, rate_max, terms, level, prices,
-                 load_max_permille)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 load_max_permille, owner)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
                  ON CONFLICT (name) DO UPDATE SET url = ?2, fingerprint = ?3, capacity = ?4,
                  rate_max = ?5, terms = ?6, level = ?7, prices = ?8, load_max_permille = ?9",
                 &arguments,

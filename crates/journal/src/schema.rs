@@ -10,7 +10,7 @@ use crate::{
 /// language, which `Database::definition` translates for another database. A migration that adds a
 /// column with a value to `request`, `depot`, `token`, `event` or `chunk` must empty the digests
 /// there.
-const MIGRATIONS: [&str; 27] = [
+const MIGRATIONS: [&str; 28] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -189,6 +189,7 @@ const MIGRATIONS: [&str; 27] = [
         digest BLOB,
         PRIMARY KEY (request, file)
     );",
+    "ALTER TABLE depot ADD COLUMN owner TEXT;",
 ];
 
 /// First schema with digests.

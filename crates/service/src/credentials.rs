@@ -77,7 +77,7 @@ pub(crate) struct Credentials {
     known: RwLock<Known>,
     numbers: AtomicU64,
     /// Limits on the places that users may name.
-    reach: Reach,
+    pub(crate) reach: Reach,
 }
 
 impl Default for Credentials {

@@ -4,6 +4,7 @@ mod fault;
 mod known;
 
 pub(crate) use fault::{fault_of, fault_of_forward, fault_of_kind, fault_of_ours, fault_of_source};
+pub(crate) use known::{Viewer, name_of_owners, split_owner};
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +18,9 @@ use std::{
 
 use posthaste_core::contract::{Input, Windows};
 use posthaste_endpoint::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Reach, Result,
     gateway::Gateways,
-    relay::{
-        Credential, Fingerprint, Haste, RelayAddress, RelayClient, RelayStatus, wire::HoursBody,
-    },
+    relay::{Credential, Haste, RelayAddress, RelayClient, RelayStatus, wire::HoursBody},
 };
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
@@ -363,17 +362,6 @@ impl Depots {
             .cloned()
     }
 
-    /// Returns another registered depot that is the same relay: it shows the same key. The key lies
-    /// beside the relay's data, in its directory and bucket, so an equal key means the same disk.
-    pub(crate) fn twin(&self, record: &DepotRecord) -> Option<Arc<Depot>> {
-        let key = |record: &DepotRecord| record.fingerprint.parse::<Fingerprint>().ok();
-        let ours = key(record)?;
-        let is_twin = |depot: &Arc<Depot>| {
-            depot.record.name != record.name && key(&depot.record) == Some(ours)
-        };
-        self.all().into_iter().find(is_twin)
-    }
-
     pub(crate) fn name(&self, depot: DepotId) -> String {
         self.get(depot)
             .map_or_else(|| depot.to_string(), |depot| depot.record.name.clone())
@@ -425,14 +413,15 @@ pub(crate) fn parse_secret(text: &str, depot: &str) -> Result<[u8; secrets::SECR
         })
 }
 
-/// Makes the client, without connecting.
+/// Makes the client, without connecting. That of an owner's depot connects only where `reach`
+/// permits.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an invalid address; those of reading a gateway's secret.
 pub(crate) fn open(
     record: DepotRecord,
     secret: [u8; secrets::SECRET_BYTES],
-    gateways: &Gateways,
+    (gateways, reach): (&Gateways, &Reach),
     now: Instant,
 ) -> Result<Depot> {
     let address = RelayAddress {
@@ -447,7 +436,13 @@ pub(crate) fn open(
         })?,
     };
     let ways = gateways.ways_to_relay(&address)?;
-    let client = RelayClient::by_ways(address, Credential::Secret(secret), ways)?;
+    // What an operator registers lies where the operator says.
+    let reach = match record.owner {
+        Some(_) => reach.clone(),
+        None => Reach::default(),
+    };
+    let secret_of = Credential::Secret(secret);
+    let client = RelayClient::by_ways_within(address, secret_of, ways, reach)?;
     Ok(Depot {
         record,
         humble: client.humble(),
@@ -493,7 +488,9 @@ pub(crate) mod tests {
             prices: DepotPrices::default(),
             load_max_permille: None,
             level: 1,
+            owner: None,
         };
-        open(record, [7; 32], &Gateways::default(), crate::monotonic()).unwrap()
+        let network = (&Gateways::default(), &Reach::default());
+        open(record, [7; 32], network, crate::monotonic()).unwrap()
     }
 }

@@ -14,7 +14,7 @@ use posthaste_core::{
     Mind, Settings,
     contract::{Command, Event, Happening, Input, Outbox},
 };
-use posthaste_endpoint::{Error, ErrorKind, Result, gateway::Gateways, relay::Haste};
+use posthaste_endpoint::{Error, ErrorKind, Reach, Result, gateway::Gateways, relay::Haste};
 use posthaste_journal::{ChunkRecord, Step};
 use posthaste_types::{RequestId, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -214,6 +214,11 @@ impl Centre {
                 .wrote(owner, &String::from_utf8_lossy(&record.source));
             self.listings.wrote(owner, &record.destination);
         }
+    }
+
+    /// Returns the gateways that lead to depots, and the places that users may name.
+    pub(crate) fn network(&self) -> (&Gateways, &Reach) {
+        (&self.gateways, &self.store.actors.credentials.reach)
     }
 
     /// Sends an input that needs no further record.

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 
 use crate::{
     circuits,
-    depots::{self, Depot},
+    depots::{self, Depot, Viewer, name_of_owners, split_owner},
     driver::Centre,
-    monotonic, secrets,
+    monotonic, secrets, tokens,
 };
 
 /// Longest name of a depot, in bytes.
@@ -23,18 +23,26 @@ const NAME_BYTES_MAX: usize = 64;
 /// first, so a wrong address, key or secret is reported at once.
 ///
 /// # Errors
-/// Invalid facts; errors of asking the relay; the journal's.
+/// Invalid facts; errors of asking the relay; the journal's. [`ErrorKind::PermissionDenied`] for a
+/// depot of somebody else, and for one more than an owner may have.
 pub(crate) async fn enlist(
     centre: &Arc<Centre>,
     watches: &mpsc::Sender<Arc<Depot>>,
     new: api::NewDepot,
+    by: Viewer<'_>,
 ) -> Result<Arc<Depot>> {
     let terms = new.terms();
-    check_terms(&new.name, &terms)?;
+    let (name, owner) = whole_name(&new.name, by)?;
+    check_facts(&terms)?;
     let secret = depots::parse_secret(&new.secret, &new.name)?;
+    let _place = match (by, &owner) {
+        (Viewer::Owner(_), Some(owner)) => Some(centre.quotas.reserve_depot(centre, owner, &name)?),
+        (Viewer::Operator, _) | (_, None) => None,
+    };
     let record = DepotRecord {
         id: DepotId::new(0),
-        name: new.name,
+        owner,
+        name,
         url: new.url,
         fingerprint: new.fingerprint,
         capacity: Bytes::new(terms.capacity_bytes.unwrap_or(u64::MAX)),
@@ -76,7 +84,7 @@ async fn keep(
             .cause(format!("it is the relay that is called {known} here: it shows the same key, and has one disk"))
             .hint(format!("two names would count as two depots that can't both be lost; to call it {name}, `posthaste depot remove {known}` first")));
     }
-    let status = depots::open(record.clone(), secret, &centre.gateways, monotonic())?
+    let status = depots::open(record.clone(), secret, centre.network(), monotonic())?
         .client
         .status()
         .await?;
@@ -86,14 +94,11 @@ async fn keep(
     record.id = centre
         .store
         .journal(|journal| journal.keep_depot(&record))?;
-    let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
+    let depot = Arc::new(depots::open(record, secret, centre.network(), monotonic())?);
     depot.heed(&status);
     centre.depots.insert(Arc::clone(&depot));
-    centre.tell(added(&depot.record)).await?;
+    tell_facts(centre, &depot.record).await?;
     centre.tell(lent(&depot)).await?;
-    centre.tell(priced(&depot.record)).await?;
-    centre.tell(bounded(&depot.record)).await?;
-    centre.tell(levelled(&depot.record)).await?;
     crate::tell_ways(centre, &depot).await?;
     circuits::offer(centre).await?;
     let rate_max = match (depot.record.rate_max, status.rate_limit) {
@@ -113,12 +118,70 @@ async fn keep(
     Ok(depot)
 }
 
+/// Reports a depot's facts to the mind, but not the terms on which it is lent: its own hours belong
+/// to them. Nobody sees an owner's depot without its owner.
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`] if the service is ending.
+pub(crate) async fn tell_facts(centre: &Centre, record: &DepotRecord) -> Result<()> {
+    let owned = record.owner.clone().map(|owner| Input::DepotOwned {
+        depot: record.id,
+        owner,
+    });
+    let owned = owned.into_iter().collect();
+    centre.tell_together(added(record), owned).await?;
+    centre.tell(levelled(record)).await?;
+    centre.tell(priced(record)).await?;
+    centre.tell(bounded(record)).await
+}
+
+/// Returns the name of a depot in the books, and its owner if it has one. What an owner registers
+/// is theirs, and so is its name: `campus` of alice is `campus@alice`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for an invalid name; [`ErrorKind::PermissionDenied`] for a name of another
+/// owner, whether or not there is such a depot, and for a caller without an owner.
+fn whole_name(name: &str, by: Viewer<'_>) -> Result<(String, Option<String>)> {
+    let denied = |cause: String| {
+        let subject = format!("depot {name:.130}");
+        Error::new(ErrorKind::PermissionDenied, "add", subject).cause(cause)
+    };
+    let (own, owner) = match (split_owner(name), by) {
+        (None, Viewer::Operator) => {
+            check_name(name)?;
+            return Ok((name.to_owned(), None));
+        }
+        (None, Viewer::Owner("")) => {
+            let denied = denied("the token has no owner to whom it would belong".into());
+            return Err(denied.hint("an operator makes tokens with `posthaste token add --owner`"));
+        }
+        (None, Viewer::Owner(owner)) => (name, owner),
+        (Some((own, owner)), Viewer::Operator) => (own, owner),
+        (Some((own, owner)), Viewer::Owner(me)) if owner == me => (own, owner),
+        (Some((own, owner)), Viewer::Owner(_)) => {
+            let denied = denied(format!("it would be a depot of {owner:.64}"));
+            return Err(denied.hint(format!("your own is called {own:.64} when you add it")));
+        }
+    };
+    check_name(own)?;
+    if !tokens::is_name(owner) {
+        let subject = format!("depot {own}");
+        let why = format!("its owner is no name: {}", tokens::NAMES);
+        return Err(Error::new(ErrorKind::Invalid, "add", subject).cause(why));
+    }
+    Ok((name_of_owners(own, owner), Some(owner.to_owned())))
+}
+
 /// Checks a depot's name and terms.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] with the reason.
 pub(crate) fn check_terms(name: &str, terms: &api::LentTerms) -> Result<()> {
     check_name(name)?;
+    check_facts(terms)
+}
+
+fn check_facts(terms: &api::LentTerms) -> Result<()> {
     level(terms.level)?;
     read_terms(terms).map(drop)?;
     load_max(terms)?;
@@ -188,7 +251,7 @@ fn read_prices(terms: &api::LentTerms) -> Result<DepotPrices> {
 }
 
 /// Returns the input for the mind with a depot's costs beyond its terms.
-pub(crate) fn priced(record: &DepotRecord) -> Input {
+fn priced(record: &DepotRecord) -> Input {
     Input::DepotPriced {
         depot: record.id,
         prices: record.prices.clone(),
@@ -196,7 +259,7 @@ pub(crate) fn priced(record: &DepotRecord) -> Input {
 }
 
 /// Returns the input for the mind with the load below which a depot is lent.
-pub(crate) fn bounded(record: &DepotRecord) -> Input {
+fn bounded(record: &DepotRecord) -> Input {
     Input::LoadBounded {
         depot: record.id,
         load_max_permille: record.load_max_permille,
@@ -235,7 +298,7 @@ pub(crate) fn load_permille(load: Option<f64>) -> core::result::Result<Option<u3
 }
 
 /// Returns the input for the mind that adds a registered depot.
-pub(crate) fn added(record: &DepotRecord) -> Input {
+fn added(record: &DepotRecord) -> Input {
     Input::DepotAdded {
         depot: record.id,
         name: record.name.clone(),
@@ -273,7 +336,7 @@ pub(crate) fn by_our_clock(windows: Windows) -> Windows {
 }
 
 /// Returns the input for the mind with a depot's hops from the centre.
-pub(crate) fn levelled(record: &DepotRecord) -> Input {
+fn levelled(record: &DepotRecord) -> Input {
     Input::DepotLevelled {
         depot: record.id,
         level: record.level,
@@ -321,4 +384,28 @@ fn micro_usd(usd: Option<f64>) -> Result<u64> {
         Error::new(ErrorKind::Invalid, "read", format!("price {usd}"))
             .cause("a price is from 0 to a million dollars for a gigabyte, or a thousand requests"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_belongs_to_whoever_gives_it_and_to_nobody_else() {
+        let alice = Viewer::Owner("alice");
+        let of = |name: &str, by| whole_name(name, by).map_err(|error| error.kind());
+        let hers = Ok(("campus@alice".to_owned(), Some("alice".to_owned())));
+        assert_eq!(of("campus", alice), hers);
+        assert_eq!(of("campus@alice", alice), hers);
+        assert_eq!(of("campus@alice", Viewer::Operator), hers);
+        assert_eq!(of("campus", Viewer::Operator), Ok(("campus".into(), None)));
+        assert_eq!(of("campus@bob", alice), Err(ErrorKind::PermissionDenied));
+        let nobody = Viewer::Owner("");
+        assert_eq!(of("campus", nobody), Err(ErrorKind::PermissionDenied));
+        assert_eq!(of("campus@", nobody), Err(ErrorKind::Invalid));
+        for wrong in ["", "@alice", "a/b@alice", "campus@a b", "campus@"] {
+            let found = of(wrong, Viewer::Operator);
+            assert_eq!(found, Err(ErrorKind::Invalid), "{wrong}");
+        }
+    }
 }

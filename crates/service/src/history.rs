@@ -14,7 +14,7 @@ use posthaste_endpoint::Result;
 use posthaste_journal::{HISTORY_WIDTHS, MovedRecord};
 use posthaste_types::{Bytes, Timestamp};
 
-use crate::{driver::Centre, render::moment};
+use crate::{depots::Viewer, driver::Centre, render::moment};
 
 /// Interval between counts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -136,7 +136,12 @@ impl History {
     ///
     /// # Errors
     /// The journal's.
-    pub(crate) fn show(&self, centre: &Centre, wanted: &Wanted) -> Result<api::History> {
+    pub(crate) fn show(
+        &self,
+        centre: &Centre,
+        wanted: &Wanted,
+        viewer: Viewer<'_>,
+    ) -> Result<api::History> {
         let (width, step, from, to) = steps(wanted, centre.clock.now());
         let (fresh, kept_to) = {
             let counted = self.counted();
@@ -150,10 +155,12 @@ impl History {
         let fresh = fresh
             .into_iter()
             .filter(|one| path.is_none_or(|path| path == one.path));
+        let moved = kept.into_iter().chain(fresh);
+        let moved = moved.filter(|one| viewer.sees_name(&one.path));
         let count = usize::try_from((to - from) / step).unwrap_or(0);
         let mut total = vec![0; count];
         let mut paths: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for MovedRecord { path, at, bytes } in kept.into_iter().chain(fresh) {
+        for MovedRecord { path, at, bytes } in moved {
             let second = at.as_micros() / 1_000_000;
             let place = second.checked_sub(from).map(|after| after / step);
             let place = place.and_then(|place| usize::try_from(place).ok());

@@ -79,7 +79,7 @@ pub(crate) fn check(desk: &Desk, new: &api::NewJob) -> Answer<()> {
     owner::check_user(&desk.centre, new.uid)?;
     owner::check_held(&desk.centre)?;
     let wanted = wanted("the job", &new.script)?;
-    places::check_lent(desk, &wanted)?;
+    places::check_lent(desk, new.uid, &wanted)?;
     places::check(desk, new.uid, &wanted)?;
     let crowd = Crowd::of(desk);
     let store = &desk.centre.store;
@@ -108,7 +108,7 @@ pub(crate) fn register(
     check_name(scheduler, job, new.held)?;
     owner::check_user(&desk.centre, new.uid)?;
     let wanted = wanted(&subject(), &new.script)?;
-    places::check_lent(desk, &wanted)?;
+    places::check_lent(desk, new.uid, &wanted)?;
     if new.held {
         owner::check_held(&desk.centre)?;
         places::check(desk, new.uid, &wanted)?;

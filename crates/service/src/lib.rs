@@ -434,14 +434,11 @@ async fn resume(desk: &http::Desk) -> Result<()> {
     for record in centre.store.journal(|journal| journal.depots())? {
         let path = depots::secret_path(centre.store.directory(), &record.name);
         let secret = depots::parse_secret(&secrets::read_private(&path)?, &record.name)?;
-        let depot = Arc::new(depots::open(record, secret, &centre.gateways, monotonic())?);
+        let depot = Arc::new(depots::open(record, secret, centre.network(), monotonic())?);
         let twin = centre.depots.twin(&depot.record);
         centre.depots.insert(Arc::clone(&depot));
-        centre.tell(enlist::added(&depot.record)).await?;
         // The mind still knows its terms, and gets them again when the relay reports its hours.
-        centre.tell(enlist::levelled(&depot.record)).await?;
-        centre.tell(enlist::priced(&depot.record)).await?;
-        centre.tell(enlist::bounded(&depot.record)).await?;
+        enlist::tell_facts(centre, &depot.record).await?;
         tell_ways(centre, &depot).await?;
         match twin {
             None => {

@@ -14,7 +14,7 @@ use posthaste_endpoint::{
 use tokio::sync::{Mutex, mpsc};
 
 use crate::{
-    depots::{Beat, Depot},
+    depots::{Beat, Depot, Viewer},
     driver::Centre,
     enlist::{enlist, follow},
     invites,
@@ -60,7 +60,7 @@ impl Members {
         };
         // Recorded first: after a crash, a relay with another key comes too late.
         let before = invite.used_by(state, &body.name, body.fingerprint)?;
-        let enlisted = enlist(centre, &self.watches, new).await;
+        let enlisted = enlist(centre, &self.watches, new, Viewer::Operator).await;
         let depot = enlisted.map_err(|cause| {
             if let Err(error) = before.put_back(state, &body.name) {
                 tracing::warn!("{error}");

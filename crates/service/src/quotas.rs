@@ -1,11 +1,16 @@
-//! Quotas: how much each user may have open at once, in requests and in bytes to move.
+//! Quotas: how much each user may have open at once, in requests and in bytes to move, and how many
+//! depots of their own.
 //!
 //! Open requests are counted only for users with a quota, and checked again only when one is
 //! reached: until then ended ones do no harm.
 
 mod book;
+mod depots;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result};
@@ -28,6 +33,7 @@ pub struct Quota {
     user: String,
     requests: Option<u64>,
     bytes: Option<Bytes>,
+    depots: Option<u64>,
 }
 
 /// Quota as written in the settings.
@@ -37,6 +43,7 @@ pub(crate) struct Written {
     user: Spanned<String>,
     requests: Option<u64>,
     bytes: Option<Spanned<String>>,
+    depots: Option<u64>,
 }
 
 impl Written {
@@ -65,13 +72,17 @@ impl Written {
             user,
             requests: self.requests,
             bytes: bytes.transpose()?,
+            depots: self.depots,
         })
     }
 }
 
-/// Quotas of users, and their open requests.
+/// Quotas of users, their open requests, and who is adding a depot.
 #[derive(Default)]
-pub(crate) struct Quotas(Mutex<Books>);
+pub(crate) struct Quotas {
+    books: Mutex<Books>,
+    adding: Mutex<BTreeSet<String>>,
+}
 
 #[derive(Default)]
 struct Books {
@@ -111,7 +122,7 @@ impl Quotas {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the quotas. Open requests stay open.

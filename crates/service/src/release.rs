@@ -138,7 +138,7 @@ async fn store_manifest(
     let mut last = None;
     let record = tokio::task::block_in_place(|| store.request(request))?;
     let holders = record.holders();
-    for depot in holders.filter_map(|name| depots.named(name)) {
+    for depot in holders.filter_map(|name| depots.of_request(&record, name)) {
         let client = &depot.client;
         match client
             .put_manifest(&seal.dataset, manifest.clone(), digest, seal.expires)

@@ -68,6 +68,7 @@ pub(crate) fn depot(centre: &Centre, depot: &Depot) -> api::Depot {
     api::Depot {
         id: depot.record.id.to_string(),
         name: depot.record.name.clone(),
+        owner: depot.record.owner.clone(),
         url: depot.record.url.clone(),
         fingerprint: depot.record.fingerprint.clone(),
         state: words::depot_state(state),

@@ -15,7 +15,7 @@ use posthaste_types::Digest;
 use tokio::{task::block_in_place, time::timeout};
 
 use crate::{
-    depots::{self, Depot},
+    depots::{self, Depot, Viewer},
     driver::Centre,
     monotonic,
     release::keepers,
@@ -62,7 +62,7 @@ fn known_depots(centre: &Centre) -> Result<BTreeMap<String, Depot>> {
         let path = depots::secret_path(centre.store.directory(), &name);
         let opened = secrets::read_private(&path)
             .and_then(|text| depots::parse_secret(&text, &name))
-            .and_then(|secret| depots::open(record, secret, &centre.gateways, monotonic()));
+            .and_then(|secret| depots::open(record, secret, centre.network(), monotonic()));
         if let Ok(depot) = opened {
             known.insert(name, depot);
         }
@@ -80,6 +80,7 @@ async fn manifests(
     let mut kept: BTreeMap<Digest, (usize, Bytes)> = BTreeMap::new();
     let holders = record.holders();
     let asked = holders.filter_map(|name| depots.get_key_value(name));
+    let asked = asked.filter(|(_, depot)| Viewer::of(record).sees(&depot.record));
     // All depots are asked at once: a silent one delays no other.
     let asked = join_all(asked.map(async |(name, depot)| {
         let asked = depot.client.get_manifest(&dataset, None);
@@ -189,6 +190,7 @@ mod tests {
                     prices: DepotPrices::default(),
                     load_max_permille: None,
                     level: 1,
+                    owner: None,
                 };
                 store.journal(|journal| journal.keep_depot(&depot)).unwrap();
                 let secret = read_secret_file(relay.secret_file()).unwrap();

@@ -26,7 +26,8 @@ use posthaste_journal::{RequestRecord, Scan};
 use posthaste_types::{RequestId, Timestamp, encrypted_sizes};
 
 use crate::{
-    driver::Centre, hands::solved, inbound, outbound, purges, render, tokens::OF_OWNER, wishes,
+    depots::Viewer, driver::Centre, hands::solved, inbound, outbound, purges, render,
+    tokens::OF_OWNER, wishes,
 };
 pub(crate) use going::{Begun, Place, Scans};
 pub(crate) use known::{known, known_as, other_content};
@@ -163,7 +164,7 @@ fn decided(
     let told = lent::told(centre, &record)?.into_iter().chain(onward);
     mind.step(centre.clock.now(), told.collect(), &mut Outbox::default());
     if let Some(spec) = specification(centre, &record)? {
-        let pinned = ids(centre, &record.pinned)?;
+        let pinned = ids(centre, &record, &record.pinned)?;
         let mut inputs = vec![asked(&record, spec, pinned)];
         while !inputs.is_empty() {
             let mut out = Outbox::default();
@@ -231,11 +232,12 @@ pub(crate) fn optimizer(name: Option<&str>) -> Result<Method> {
 }
 
 fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>) -> Result<Wishes> {
+    let whose = Viewer::new(new.wishes.owner.as_deref());
     for name in &new.wishes.without {
-        centre.depots.known("do without", name)?;
+        centre.depots.known(whose, "do without", name)?;
     }
     let depot_of = |name: &str| {
-        let depot = centre.depots.known("do without", name).ok()?;
+        let depot = centre.depots.known(whose, "do without", name).ok()?;
         Some(depot.record.id)
     };
     Ok(Wishes {
@@ -245,8 +247,8 @@ fn wishes(centre: &Centre, new: &api::NewRequest, keep_until: Option<Timestamp>)
 }
 
 /// Returns the depots that may hold it, without duplicates, in order of preference.
-pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
-    let known = |name: &String| centre.depots.known("send via", name);
+pub(crate) fn via(centre: &Centre, whose: Viewer<'_>, names: &[String]) -> Result<Vec<String>> {
+    let known = |name: &String| centre.depots.known(whose, "send via", name);
     let via = names
         .iter()
         .map(|name| Ok(known(name)?.record.name.clone()));
@@ -258,16 +260,16 @@ pub(crate) fn via(centre: &Centre, names: &[String]) -> Result<Vec<String>> {
 
 /// Returns the destinations without duplicates: one name that may be any, or several registered
 /// ones.
-fn destinations(centre: &Centre, names: &[String]) -> Result<String> {
+fn destinations(centre: &Centre, whose: Viewer<'_>, names: &[String]) -> Result<String> {
     let names = each_once(names);
     let unknown = names
         .iter()
-        .find(|name| centre.depots.named(name).is_none());
+        .find(|name| centre.depots.named_for(whose, name).is_none());
     if let Some(unknown) = unknown {
         if names.len() > 1 || unknown.contains(',') {
-            centre.depots.known("deliver to", unknown)?;
+            centre.depots.known(whose, "deliver to", unknown)?;
         }
-        destination(centre, unknown)?;
+        destination(centre, whose, unknown)?;
     }
     Ok(names.join(","))
 }
@@ -284,11 +286,11 @@ fn each_once(names: &[String]) -> Vec<&str> {
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] with the name that was probably meant.
-pub(crate) fn destination(centre: &Centre, name: &str) -> Result<()> {
-    let all = centre.depots.all();
+pub(crate) fn destination(centre: &Centre, whose: Viewer<'_>, name: &str) -> Result<()> {
+    let all = centre.depots.seen_by(whose);
     let is_known = all.iter().any(|depot| depot.record.name == name);
     if !is_known && all.iter().any(|depot| is_slip(name, &depot.record.name)) {
-        centre.depots.known("deliver to", name)?;
+        centre.depots.known(whose, "deliver to", name)?;
     }
     Ok(())
 }
@@ -348,6 +350,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         Error::new(ErrorKind::Invalid, "read", format!("code {}", new.code)).cause(cause)
     })?;
     let now = centre.clock.now();
+    let whose = Viewer::new(new.wishes.owner.as_deref());
     let (deadline, deliver_by) = deadlines(centre, new, now)?;
     let length_ok = |name: &str| {
         let is_plain = !name.contains(posthaste_types::is_obeyed);
@@ -376,10 +379,10 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
         only,
         named: None,
         patterns: patterns(new)?,
-        destination: destinations(centre, &new.to)?,
+        destination: destinations(centre, whose, &new.to)?,
         code,
-        via: via(centre, &new.via)?,
-        pinned: via(centre, &new.wishes.pin)?,
+        via: via(centre, whose, &new.via)?,
+        pinned: via(centre, whose, &new.wishes.pin)?,
         recipients: recipients(&new.encrypt_for)?,
         release: new.release != api::Release::Never,
         drops_extras: new.release == api::Release::Anyway,
@@ -391,7 +394,7 @@ fn check(centre: &Centre, new: &api::NewRequest) -> Result<RequestRecord> {
             ..wishes(centre, new, new.keep_s.map(|_| expires))?
         },
         stage_in: None,
-        lent: lent::read(centre, &new.wishes.lent)?,
+        lent: lent::read(centre, whose, &new.wishes.lent)?,
         one_file: None,
         created: now,
         deadline,
@@ -424,7 +427,7 @@ pub(crate) async fn submit(centre: &Centre, request: RequestId) -> Result<()> {
     }
     match specification(centre, &record)? {
         Some(spec) => {
-            let pinned = ids(centre, &record.pinned)?;
+            let pinned = ids(centre, &record, &record.pinned)?;
             let left_out = crate::omissions::of_no_files(centre, &record)?;
             let asked = asked(&record, spec, pinned);
             centre.tell_together(asked, left_out).await
@@ -443,7 +446,7 @@ fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<Reque
     else {
         return Ok(None);
     };
-    let via = ids(centre, &record.via)?;
+    let via = ids(centre, record, &record.via)?;
     // The mind counts the bytes that depots store.
     let (bytes, chunk_size) = if record.recipients.is_empty() {
         (bytes, chunk_size)
@@ -459,7 +462,7 @@ fn specification(centre: &Centre, record: &RequestRecord) -> Result<Option<Reque
         via,
         destinations: record
             .destinations()
-            .filter_map(|name| centre.depots.named(name))
+            .filter_map(|name| centre.depots.named_for(Viewer::of(record), name))
             .map(|depot| depot.record.id)
             .collect(),
         release: if record.release {

@@ -10,6 +10,7 @@ mod drains;
 mod due;
 mod lent;
 mod onward;
+mod owners;
 mod pauses;
 mod probes;
 mod progress;
@@ -31,6 +32,7 @@ pub(crate) use drains::Drains;
 pub(crate) use due::Dues;
 pub(crate) use lent::Lent;
 pub(crate) use onward::Onward;
+pub(crate) use owners::Owners;
 pub(crate) use pauses::Pauses;
 pub(crate) use probes::Probes;
 pub(crate) use progress::Progress;
@@ -75,13 +77,14 @@ pub struct Checkers {
     pub(crate) pauses: Pauses,
     pub(crate) onward: Onward,
     pub(crate) lent: Lent,
+    pub(crate) owners: Owners,
     violations: Vec<Violation>,
     is_mute: bool,
 }
 
 impl Checkers {
     /// Names of the checkers, in the order of their verdicts.
-    pub const NAMES: [&'static str; 18] = [
+    pub const NAMES: [&'static str; 19] = [
         deadline::NAME,
         capacity::NAME,
         conservation::NAME,
@@ -99,6 +102,7 @@ impl Checkers {
         pauses::NAME,
         onward::NAME,
         lent::NAME,
+        owners::NAME,
         domains::NAME,
     ];
 
@@ -121,6 +125,7 @@ impl Checkers {
             pauses: Pauses::default(),
             onward: Onward::default(),
             lent: Lent::default(),
+            owners: Owners::default(),
             violations: Vec::new(),
             is_mute: false,
         }

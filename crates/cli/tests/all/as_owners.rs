@@ -8,6 +8,7 @@ use std::{
     process::Command,
 };
 
+use crate::support::ask::ask;
 use crate::support::processes::{Process, Relay, Service, binary, failure, text};
 use serde_json::Value;
 
@@ -531,4 +532,42 @@ fn directories_are_listed_with_the_rights_of_whoever_asks_and_kept_apart() {
     symlink(folders[1].0.join("sub"), &link).unwrap();
     let (_, refused) = failure(&listed(&centre.token, &link));
     assert!(refused.contains("ermission denied"), "{refused}");
+}
+
+#[test]
+fn a_job_names_its_user_s_own_depots_and_nobody_else_s() {
+    let centre = Centre::start();
+    let relay = Relay::start(centre.folder.path(), "oak", "1G", "100M");
+    let ready = |key: &str| relay.process.ready[key].as_str().unwrap();
+    let added = centre.run(&[
+        "depot",
+        "add",
+        "oak",
+        ready("url"),
+        "--fingerprint",
+        ready("fingerprint"),
+        "--secret-file",
+        ready("secret_file"),
+    ]);
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    let token = fs::read_to_string(centre.service.state.join("token")).unwrap();
+    let at = ready("url").trim_start_matches("https://");
+    let oak = format!("oak@{ALICE}");
+    for (number, name) in [at, &oak].into_iter().enumerate() {
+        for (user, status) in [(ALICE, "200"), (BOB, "404")] {
+            let (uid, gid) = (id_of(user), id_of(user));
+            let script = format!("#InterNode {name}:1M\ntrue\n");
+            let job = serde_json::json!({ "script": script, "uid": uid, "gid": gid });
+            let path = format!("/v1/jobs/slurm/{uid}{number}");
+            let answer = ask(
+                &centre.service,
+                "PUT",
+                &path,
+                Some(token.trim()),
+                &job.to_string(),
+            );
+            let head = format!("HTTP/1.1 {status}");
+            assert!(answer.starts_with(&head), "{user}: {name}: {answer}");
+        }
+    }
 }

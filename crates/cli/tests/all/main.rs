@@ -49,6 +49,7 @@ mod offload;
 mod offload_alone;
 mod onward;
 mod openapi;
+mod own_depots;
 mod pages;
 mod passwords;
 mod paths;

@@ -18,6 +18,7 @@ pub(crate) mod depot_drained;
 pub(crate) mod depot_follows;
 pub(crate) mod depot_inventory;
 pub(crate) mod depot_levelled;
+pub(crate) mod depot_owned;
 pub(crate) mod depot_removed;
 pub(crate) mod depot_stores;
 pub(crate) mod depot_terms;
@@ -80,6 +81,9 @@ pub(crate) fn take(state: &mut State, input: Input, out: &mut Outbox) {
         }
         Input::DepotPriced { depot, prices } => {
             apply::inputs::depot_terms::on_depot_prices(state, depot, prices)
+        }
+        Input::DepotOwned { depot, owner } => {
+            apply::inputs::depot_owned::on_depot_owned(state, depot, owner)
         }
         Input::DepotLevelled { depot, level } => {
             apply::inputs::depot_levelled::on_depot_levelled(state, depot, level)

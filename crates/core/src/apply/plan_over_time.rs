@@ -13,9 +13,9 @@ use crate::{
     contract::{Outbox, Reason},
     decide,
     decide::review::reason_late,
-    state::State,
     state::completion::belief::Belief,
     state::plan_over_time::Asked,
+    state::{Depot, State},
 };
 
 /// Reviews the plan after a look at everything. It takes back quotas that are no longer needed,
@@ -32,7 +32,8 @@ pub(crate) fn review_plan(state: &mut State, out: &mut Outbox) {
     {
         return;
     }
-    if state.depots.values().any(|depot| depot.is_shaky(state.now)) {
+    let is_shaky = |depot: &Depot| depot.is_common() && depot.is_shaky(state.now);
+    if state.depots.values().any(is_shaky) {
         return;
     }
     let late_ticks = state.settings.behind_ticks;

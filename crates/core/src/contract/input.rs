@@ -144,12 +144,7 @@ record! {
             terms: DepotTerms,
         },
         /// A depot's hops from the centre, set by an operator. Without it, the level is 1.
-        56 = DepotLevelled {
-            /// The depot.
-            depot: DepotId,
-            /// Its level, from 1.
-            level: u8,
-        },
+        56 = DepotLevelled { #[doc = "The depot."] depot: DepotId, #[doc = "Its level, from 1."] level: u8 },
         /// True if a depot can forward what it still receives. Without it, it can't.
         115 = DepotFollows { #[doc = "The depot."] depot: DepotId, #[doc = "Whether it can."] follows: bool },
         /// True if a depot lies in a store, which sends and gathers nothing. Default: false.
@@ -470,6 +465,8 @@ record! {
         137 = FileAtFault { #[doc = "Of this request."] request: RequestId, #[doc = "Which, and how."] file: FileAtFault },
         /// A chunk with a left-out file was read again and differs now. Precedes the withdrawal.
         138 = ChunkRenewed { #[doc = "Of this request."] request: RequestId, #[doc = "The chunk."] chunk: ChunkIndex },
+        /// A depot belongs to an owner: only that owner's requests use it. Without it, all do.
+        141 = DepotOwned { #[doc = "The depot."] depot: DepotId, #[doc = "Its owner."] owner: String },
         /// Like [`Input::RequestAsked`], with pinned depots.
         124 = RequestPinned {
             /// Number of the request.

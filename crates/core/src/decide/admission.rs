@@ -71,6 +71,11 @@ pub(crate) fn find_flaw(state: &State, request: &Request) -> Option<Reason> {
     if let Some(&depot) = named.find(|depot| !state.depots.contains_key(depot)) {
         return Some(Reason::UnknownDepot { depot });
     }
+    // Others that it may not use are left out; without these it is not what was asked for.
+    let mut needed = request.uncommon.pinned.iter().chain(&spec.destinations);
+    if let Some(&depot) = needed.find(|depot| decide::owned::is_foreign(state, request, **depot)) {
+        return Some(Reason::UnknownDepot { depot });
+    }
     if let Some(why) = decide::pins::find_flaw_of_pins(state, request) {
         return Some(Reason::Pinned { why });
     }

@@ -95,7 +95,8 @@ pub(crate) fn offer_named(state: &State, bargain: &mut Bargain<'_>) -> Vec<Would
     let (request, left) = (bargain.request, bargain.left);
     let unnamed = state.depots.iter().filter(|(id, depot)| {
         let is_named = request.lanes.iter().any(|lane| lane.depot == **id);
-        !is_named && left.places.contains_key(*id) && depot.free > Bytes::ZERO
+        let is_for_it = depot.is_for(&request.wishes.owner);
+        !is_named && is_for_it && left.places.contains_key(*id) && depot.free > Bytes::ZERO
     });
     let mut ranked: Vec<_> = unnamed
         .map(|(id, depot)| {

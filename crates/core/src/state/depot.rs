@@ -32,6 +32,8 @@ record! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Depot {
         pub(crate) name: String,
+        /// Owner whose requests alone use it; empty if all do.
+        pub(crate) owner: String,
         pub(crate) capacity: Bytes,
         pub(crate) state: DepotState,
         /// Free space for us, not counting bytes in flight.
@@ -96,6 +98,7 @@ impl Depot {
     pub(crate) fn new(name: String, capacity: Bytes, link: Link, now: Timestamp) -> Self {
         Self {
             name,
+            owner: String::new(),
             capacity,
             state: DepotState::Unknown,
             free: capacity,
@@ -128,6 +131,17 @@ impl Depot {
             history: History::new(now),
             best: None,
         }
+    }
+
+    /// Returns whether requests of this owner may use it; an empty owner is nobody in particular.
+    pub(crate) fn is_for(&self, owner: &str) -> bool {
+        self.is_common() || self.owner == owner
+    }
+
+    /// Returns whether it is everybody's. Others say nothing about what requests in general may
+    /// expect: no owner's relay changes the promises to others.
+    pub(crate) fn is_common(&self) -> bool {
+        self.owner.is_empty()
     }
 
     pub(crate) fn is_up(&self) -> bool {

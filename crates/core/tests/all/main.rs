@@ -16,6 +16,7 @@ mod first_delivery;
 mod left_out;
 mod offers;
 mod optimizer;
+mod owned;
 mod paths;
 mod pauses;
 mod pins;

@@ -61,21 +61,6 @@ impl RelayClient {
         Self::by_ways(address, credential, vec![Way::straight()])
     }
 
-    /// Creates a client that reaches the relay by any of several routes. The preferred one comes
-    /// first; others are used while it does not open or breaks.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] if the URL is not `https://host:port`.
-    pub fn by_ways(address: RelayAddress, credential: Credential, ways: Vec<Way>) -> Result<Self> {
-        Ok(Self {
-            pool: Arc::new(Pool::new(&address, ways)?),
-            address: Arc::new(address),
-            credential,
-            haste: Haste::default(),
-            departure: None,
-        })
-    }
-
     /// Returns the relay's address.
     #[must_use]
     pub fn address(&self) -> &RelayAddress {

@@ -15,7 +15,6 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::{
-    net::TcpStream,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -34,6 +33,7 @@ use crate::{
     Boxed, Error, ErrorKind, Locus, Result,
     gateway::{Reserved, Way, Ways, connect_by},
     line::Humble,
+    reach::{REFUSED_HINT, Reach},
 };
 
 /// Most connections to one relay at once. Four fill a path that one TCP stream can't; twice as many
@@ -119,6 +119,8 @@ pub(super) struct Pool {
     pub(super) asked_at: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// True if the store checks uploads by MD5 only.
     pub(super) needs_md5: Arc<AtomicBool>,
+    /// Addresses that may be reached directly.
+    reach: Reach,
     /// Connections to the stores behind its presigned URLs.
     stores: Mutex<Vec<Arc<Pool>>>,
 }
@@ -144,8 +146,14 @@ impl Pool {
             is_known: Arc::default(),
             asked_at: Arc::default(),
             needs_md5: Arc::default(),
+            reach: Reach::default(),
             stores: Mutex::default(),
         }
+    }
+
+    /// Returns an unused pool that connects only where `reach` permits.
+    pub(super) fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// Creates a separate pool to the same relay, with other manners or for a reservation; both
@@ -161,6 +169,7 @@ impl Pool {
             is_known: Arc::clone(&self.is_known),
             asked_at: Arc::clone(&self.asked_at),
             needs_md5: Arc::clone(&self.needs_md5),
+            reach: self.reach.clone(),
             ..Self::of(self.place.clone(), Vec::new())
         }
     }
@@ -183,6 +192,7 @@ impl Pool {
         let store = Arc::new(Self {
             manners: self.manners,
             traffic: Arc::clone(&self.traffic),
+            reach: self.reach.clone(),
             ..Self::of(place, vec![Way::straight()])
         });
         stores.push(Arc::clone(&store));
@@ -309,7 +319,7 @@ impl Pool {
         let hops = self.ways.hops(way);
         let (stream, round_trip) = if hops.is_empty() {
             let started = Instant::now();
-            let connect = TcpStream::connect((self.place.host.as_str(), self.place.port));
+            let connect = self.reach.connect(&self.place.host, self.place.port);
             let stream = timeout(CONNECT_TIMEOUT, connect)
                 .await
                 .map_err(|_| late())?;
@@ -318,6 +328,8 @@ impl Pool {
             self.traffic.saw_round_trip(round_trip);
             (stream, round_trip)
         } else {
+            let checked = self.reach.check_host(&self.place.host, self.place.port);
+            checked.await.map_err(|cause| self.unreachable(cause))?;
             connect_by(
                 hops,
                 &self.place.host,
@@ -369,9 +381,15 @@ impl Pool {
     }
 
     fn unreachable(&self, cause: io::Error) -> Error {
+        // The kernel's own refusals have no cause of ours.
+        let is_ours = cause.kind() == io::ErrorKind::PermissionDenied && cause.get_ref().is_some();
         Error::io("connect to", self.place.url.clone(), cause)
             .at(Locus::Network)
-            .hint(self.place.hint)
+            .hint(if is_ours {
+                REFUSED_HINT
+            } else {
+                self.place.hint
+            })
     }
 
     /// Runs a step of a request for as long as bytes move.

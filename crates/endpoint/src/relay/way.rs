@@ -4,10 +4,46 @@ use std::sync::Arc;
 
 use posthaste_types::Bytes as Amount;
 
-use super::{Credential, Departure, Haste, RelayClient, connection::Manners};
-use crate::{Result, gateway::Reserved};
+use super::{
+    Credential, Departure, Haste, RelayAddress, RelayClient,
+    connection::{Manners, Pool},
+};
+use crate::{
+    Result,
+    gateway::{Reserved, Way},
+    reach::Reach,
+};
 
 impl RelayClient {
+    /// Creates a client that reaches the relay by any of several routes. The preferred one comes
+    /// first; others are used while it does not open or breaks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is not `https://host:port`.
+    pub fn by_ways(address: RelayAddress, credential: Credential, ways: Vec<Way>) -> Result<Self> {
+        Self::by_ways_within(address, credential, ways, Reach::default())
+    }
+
+    /// Creates such a client that connects only where `reach` permits, also to the store behind the
+    /// relay. What a gateway connects to is up to the gateway, beyond what is known of it here.
+    ///
+    /// # Errors
+    /// Errors of [`Self::by_ways`].
+    pub fn by_ways_within(
+        address: RelayAddress,
+        credential: Credential,
+        ways: Vec<Way>,
+        reach: Reach,
+    ) -> Result<Self> {
+        Ok(Self {
+            pool: Arc::new(Pool::new(&address, ways)?.reaching(reach)),
+            address: Arc::new(address),
+            credential,
+            haste: Haste::default(),
+            departure: None,
+        })
+    }
+
     /// Returns a client of this relay with separate connections that use only the rate others
     /// leave.
     #[must_use]

@@ -129,6 +129,7 @@ fn numbers_of_requests_that_came_after_the_copy_never_mean_others_in_it() {
             prices: DepotPrices::default(),
             load_max_permille: None,
             level: 1,
+            owner: None,
         })
         .unwrap();
     let copy = empty_file(folder.path(), "copy");

@@ -30,6 +30,7 @@ fn fill(journal: &mut Journal) {
         prices: DepotPrices::default(),
         load_max_permille: None,
         level: 1,
+        owner: Some("ann".into()),
     };
     journal.keep_depot(&depot).unwrap();
     let token = TokenRecord {

@@ -485,6 +485,7 @@ fn a_depot_keeps_its_number_when_its_facts_change() {
             prices: posthaste_core::contract::DepotPrices::default(),
             load_max_permille: Some(500),
             level: 2,
+            owner: Some("alice".into()),
         };
         depot.id = journal.keep_depot(&depot).unwrap();
         depot.url = "https://127.0.0.1:2".into();
@@ -515,7 +516,7 @@ fn tokens_are_kept_by_name_until_they_are_removed() {
             expires: Some(Timestamp::from_secs(9)),
         };
         let plain = TokenRecord {
-            owner: None,
+            owner: Some("alice".into()),
             below: Vec::new(),
             profiles: Vec::new(),
             expires: None,
@@ -561,7 +562,7 @@ fn credentials_are_kept_by_owner_and_name_until_they_are_removed() {
 }
 
 /// Statements that undo each migration after the first, in their order.
-const BACK: [&str; 26] = [
+const BACK: [&str; 27] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -591,6 +592,7 @@ const BACK: [&str; 26] = [
     ALTER TABLE request DROP COLUMN digest; ALTER TABLE depot DROP COLUMN digest;
     ALTER TABLE token DROP COLUMN digest; DELETE FROM meta WHERE key = 'input';",
     "DROP TABLE left_out;",
+    "ALTER TABLE depot DROP COLUMN owner;",
 ];
 
 /// Turns a journal into one of an older schema.
@@ -723,12 +725,14 @@ fn a_depot_from_before_terms_is_lent_without_any() {
             prices: posthaste_core::contract::DepotPrices::default(),
             load_max_permille: Some(500),
             level: 2,
+            owner: None,
         };
         depot.id = place.open().keep_depot(&depot).unwrap();
         make_older(place, 3);
         depot.terms = DepotTerms::default();
         depot.level = 1;
         depot.load_max_permille = None;
+        depot.owner = None;
         assert_eq!(place.open().depots().unwrap(), [depot]);
     });
 }

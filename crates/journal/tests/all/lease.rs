@@ -71,6 +71,7 @@ fn depot() -> DepotRecord {
         prices: posthaste_core::contract::DepotPrices::default(),
         load_max_permille: None,
         level: 1,
+        owner: None,
     }
 }
 

@@ -28,6 +28,7 @@ fn depot(name: &str) -> DepotRecord {
         prices: posthaste_core::contract::DepotPrices::default(),
         load_max_permille: Some(500),
         level: 1,
+        owner: None,
     }
 }
 

@@ -145,8 +145,14 @@ mod tests {
                 prices: posthaste_core::contract::DepotPrices::default(),
                 load_max_permille: None,
                 level: 1,
+                owner: None,
             };
-            let opened = crate::depots::open(record, [7; 32], gateways, crate::monotonic());
+            let opened = crate::depots::open(
+                record,
+                [7; 32],
+                (gateways, &posthaste_endpoint::Reach::default()),
+                crate::monotonic(),
+            );
             Arc::new(opened.unwrap())
         };
         let by_name = seller(folder.path(), "");

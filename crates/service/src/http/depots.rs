@@ -1,7 +1,9 @@
 //! Routes for depots: listed, added, removed.
 
+use std::sync::Arc;
+
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, Query, State},
     http::StatusCode,
 };
@@ -17,20 +19,24 @@ use crate::{
     driver::Centre,
     enlist::{check_terms, enlist},
     invites, render,
+    tokens::Caller,
 };
 
 /// Most requests that a refusal names.
 const NEEDED_NAMED_MAX: usize = 10;
 
-/// Lists the depots in the books.
+/// Lists the depots in the books: everybody's, and one's own. Who operates sees all.
 #[utoipa::path(get, path = "/v1/depots", operation_id = "list_depots", tag = "depots", security(("bearer" = ["read"])),
     responses((status = 200, body = Vec<api::Depot>), (status = 401, body = api::Problem)))]
-pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Depot>> {
+pub(crate) async fn list(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> Json<Vec<api::Depot>> {
     let centre = &desk.centre;
     Json(
         centre
             .depots
-            .all()
+            .seen_by(caller.viewer())
             .iter()
             .map(|depot| render::depot(centre, depot))
             .collect(),
@@ -38,15 +44,18 @@ pub(crate) async fn list(State(desk): State<Desk>) -> Json<Vec<api::Depot>> {
 }
 
 /// Adds a depot, or changes the facts of the one with that name. The relay is asked how it is
-/// doing first, so that a wrong address, key or secret is said at once.
-#[utoipa::path(post, path = "/v1/depots", operation_id = "add_depot", tag = "depots", security(("bearer" = ["operate"])), request_body = api::NewDepot,
+/// doing first, so that a wrong address, key or secret is said at once. What a token to submit adds belongs to the token's
+/// owner, is called `NAME@OWNER`, and only that owner's requests use it.
+#[utoipa::path(post, path = "/v1/depots", operation_id = "add_depot", tag = "depots", security(("bearer" = ["submit"])), request_body = api::NewDepot,
     responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
+        (status = 403, body = api::Problem, description = "The owner has as many depots as the quota allows, or the address is one that nobody may name"),
         (status = 422, body = api::Problem), (status = 502, body = api::Problem)))]
 pub(crate) async fn add(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Json(new): Json<api::NewDepot>,
 ) -> Answer<Json<api::Depot>> {
-    let depot = enlist(&desk.centre, &desk.watches, new).await?;
+    let depot = enlist(&desk.centre, &desk.watches, new, caller.viewer()).await?;
     Ok(Json(render::depot(&desk.centre, &depot)))
 }
 
@@ -60,21 +69,19 @@ pub(crate) struct Removal {
 }
 
 /// Takes a depot out of the books. What it holds stays there until it expires. Refused while datasets whose
-/// source is gone need that.
-#[utoipa::path(delete, path = "/v1/depots/{name}", operation_id = "remove_depot", tag = "depots", security(("bearer" = ["operate"])),
+/// source is gone need that. Who does not operate removes their own.
+#[utoipa::path(delete, path = "/v1/depots/{name}", operation_id = "remove_depot", tag = "depots", security(("bearer" = ["submit"])),
     params(("name" = String, Path, description = "The depot's name"), Removal),
-    responses((status = 204), (status = 401, body = api::Problem),
+    responses((status = 204), (status = 401, body = api::Problem), (status = 403, body = api::Problem),
         (status = 404, body = api::Problem), (status = 409, body = api::Problem)))]
 pub(crate) async fn remove(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
     Query(how): Query<Removal>,
 ) -> Answer<StatusCode> {
     let centre = &desk.centre;
-    let depot = match centre.depots.named(&name) {
-        Some(depot) => depot,
-        None => return Err(centre.depots.unknown("remove depot", &name).into()),
-    };
+    let depot = to_change(centre, &caller, "remove depot", &name)?;
     if !how.force {
         refuse_needed(centre, &depot)?;
     }
@@ -89,8 +96,29 @@ pub(crate) async fn remove(
         .await?;
     circuits::offer(centre).await?;
     let _ = std::fs::remove_file(depots::secret_path(centre.store.directory(), &name));
-    invites::withdraw(centre.store.directory(), &name)?;
+    if depot.record.owner.is_none() {
+        invites::withdraw(centre.store.directory(), &name)?;
+    }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns the depot of that name for a caller who may change it.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] for one that is not there for the caller,
+/// [`ErrorKind::PermissionDenied`] for everybody's if the caller does not operate.
+fn to_change(
+    centre: &Centre,
+    caller: &Caller,
+    operation: &'static str,
+    name: &str,
+) -> Result<Arc<Depot>> {
+    let viewer = caller.viewer();
+    let depot = centre.depots.named_for(viewer, name);
+    let depot = depot.ok_or_else(|| centre.depots.unknown(viewer, operation, name))?;
+    let owner = depot.record.owner.as_deref().unwrap_or_default();
+    caller.stands_for(owner, || format!("depot {name}"))?;
+    Ok(depot)
 }
 
 /// Refuses to remove a depot without which a dataset whose source is gone would not be safe, or out of
@@ -151,38 +179,42 @@ fn refuse_needed(centre: &Centre, depot: &Depot) -> Result<()> {
 
 /// Drains a depot: nothing new goes there, what is under way ends, and what it holds counts and is given
 /// out. Asking again changes only whether what it holds goes on to others.
-#[utoipa::path(post, path = "/v1/depots/{name}/drain", operation_id = "drain_depot", tag = "depots", security(("bearer" = ["operate"])),
+#[utoipa::path(post, path = "/v1/depots/{name}/drain", operation_id = "drain_depot", tag = "depots", security(("bearer" = ["submit"])),
     params(("name" = String, Path, description = "The depot's name")),
     request_body = api::NewDrain,
-    responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
+    responses((status = 200, body = api::Depot), (status = 401, body = api::Problem), (status = 403, body = api::Problem),
         (status = 404, body = api::Problem)))]
 pub(crate) async fn drain(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
     Json(new): Json<api::NewDrain>,
 ) -> Answer<Json<api::Depot>> {
     let drain = if new.moves { Drain::Move } else { Drain::Keep };
-    set_drain(&desk, &name, drain).await
+    set_drain(&desk, &caller, &name, drain).await
 }
 
 /// Uses a depot again that was drained. One that says itself that it ends stays drained.
-#[utoipa::path(delete, path = "/v1/depots/{name}/drain", operation_id = "undrain_depot", tag = "depots", security(("bearer" = ["operate"])),
+#[utoipa::path(delete, path = "/v1/depots/{name}/drain", operation_id = "undrain_depot", tag = "depots", security(("bearer" = ["submit"])),
     params(("name" = String, Path, description = "The depot's name")),
-    responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
+    responses((status = 200, body = api::Depot), (status = 401, body = api::Problem), (status = 403, body = api::Problem),
         (status = 404, body = api::Problem)))]
 pub(crate) async fn undrain(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Path(name): Path<String>,
 ) -> Answer<Json<api::Depot>> {
-    set_drain(&desk, &name, Drain::Off).await
+    set_drain(&desk, &caller, &name, Drain::Off).await
 }
 
-async fn set_drain(desk: &Desk, name: &str, drain: Drain) -> Answer<Json<api::Depot>> {
+async fn set_drain(
+    desk: &Desk,
+    caller: &Caller,
+    name: &str,
+    drain: Drain,
+) -> Answer<Json<api::Depot>> {
     let centre = &desk.centre;
-    let depot = match centre.depots.named(name) {
-        Some(depot) => depot,
-        None => return Err(centre.depots.unknown("drain depot", name).into()),
-    };
+    let depot = to_change(centre, caller, "drain depot", name)?;
     let input = Input::DepotDrained {
         depot: depot.record.id,
         drain,

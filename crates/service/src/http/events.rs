@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
+    Extension,
     extract::{Query, State},
     http::HeaderMap,
     response::sse::{Event, KeepAlive, Sse},
@@ -10,12 +11,13 @@ use axum::{
 use futures_util::{Stream, stream};
 use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_journal::EventRecord;
 use posthaste_types::RequestId;
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::{Answer, Desk};
-use crate::{driver::Centre, render};
+use crate::{driver::Centre, render, tokens::Caller};
 
 /// Events read from the journal at once: memory for a slow reader.
 const BATCH: u32 = 256;
@@ -37,6 +39,7 @@ pub(crate) struct Which {
         (status = 401, body = api::Problem), (status = 422, body = api::Problem)))]
 pub(crate) async fn stream(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Query(which): Query<Which>,
     headers: HeaderMap,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
@@ -56,6 +59,7 @@ pub(crate) async fn stream(
     let reader = Reader {
         newest: desk.centre.newest_event(),
         centre: desk.centre,
+        caller,
         request,
         after: resumed.or(which.after).unwrap_or(0),
         waiting: VecDeque::new(),
@@ -69,6 +73,7 @@ pub(crate) async fn stream(
 
 struct Reader {
     centre: Arc<Centre>,
+    caller: Arc<Caller>,
     newest: watch::Receiver<u64>,
     request: Option<RequestId>,
     after: u64,
@@ -76,6 +81,17 @@ struct Reader {
 }
 
 impl Reader {
+    /// Returns whether an event may be shown. Events about no request are of depots, and those of
+    /// other owners are not there.
+    fn sees(&self, record: &EventRecord) -> bool {
+        let (event, viewer) = (&record.event, self.caller.viewer());
+        let depot = event.depot.filter(|_| event.request.is_none());
+        depot.is_none_or(|depot| match self.centre.depots.get(depot) {
+            Some(depot) => viewer.sees(&depot.record),
+            None => true,
+        })
+    }
+
     async fn next(&mut self) -> Option<Event> {
         while self.waiting.is_empty() {
             // Marked before reading, so that an event in between wakes the wait below.
@@ -86,17 +102,18 @@ impl Reader {
                     .store
                     .journal(|journal| journal.events(request, after, BATCH))
             });
-            self.waiting.extend(
-                read.ok()?
-                    .iter()
-                    .map(|record| render::event(&self.centre, record)),
-            );
-            if self.waiting.is_empty() {
+            let read = read.ok()?;
+            // Those that it may not see are not read again.
+            self.after = read.last().map_or(self.after, |last| last.seq);
+            let seen = read.iter().filter(|record| self.sees(record));
+            let seen = seen.map(|record| render::event(&self.centre, record));
+            let seen: Vec<api::Event> = seen.collect();
+            self.waiting.extend(seen);
+            if read.is_empty() {
                 self.newest.changed().await.ok()?;
             }
         }
         let event = self.waiting.pop_front()?;
-        self.after = event.seq;
         let shown = Event::default()
             .id(event.seq.to_string())
             .event(event.name.clone());

@@ -1,9 +1,9 @@
 //! Routes for the history of transfers.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Query, State},
 };
 use posthaste_api as api;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{Answer, Desk};
-use crate::{history::Wanted, render::parse_moment};
+use crate::{history::Wanted, render::parse_moment, tokens::Caller};
 
 /// Default span of history.
 const USUAL: Duration = Duration::from_secs(6 * 3600);
@@ -38,6 +38,7 @@ pub(crate) struct Span {
         (status = 422, body = api::Problem)))]
 pub(crate) async fn show(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Query(span): Query<Span>,
 ) -> Answer<Json<api::History>> {
     let centre = &desk.centre;
@@ -60,7 +61,8 @@ pub(crate) async fn show(
         to,
         step: span.step.map(Duration::from_secs),
     };
-    let shown = tokio::task::block_in_place(|| centre.history.show(centre, &wanted))?;
+    let shown =
+        tokio::task::block_in_place(|| centre.history.show(centre, &wanted, caller.viewer()))?;
     Ok(Json(shown))
 }
 

@@ -1,6 +1,6 @@
 //! Metrics for monitoring: current states and event counts, in the text format of OpenMetrics.
 
-use axum::{extract::State, http::header, response::IntoResponse};
+use axum::{Extension, extract::State, http::header, response::IntoResponse};
 use posthaste_api as api;
 use posthaste_core::contract::{DepotState, DepotView, Tally};
 use posthaste_endpoint::{Error, ErrorKind};
@@ -9,10 +9,10 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry::{Registry, Unit},
 };
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use super::{Answer, Desk};
-use crate::{counts::Labels, driver::Centre};
+use crate::{counts::Labels, driver::Centre, tokens::Caller};
 
 /// Content type that Prometheus requires.
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -26,12 +26,16 @@ type Gauges = Family<Labels, Gauge>;
     responses((status = 200, content_type = "application/openmetrics-text", body = String,
             description = "Figures in the OpenMetrics text format"),
         (status = 401, body = api::Problem)))]
-pub(crate) async fn show(State(desk): State<Desk>) -> Answer<impl IntoResponse> {
+pub(crate) async fn show(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> Answer<impl IntoResponse> {
     let centre = &desk.centre;
-    let (tally, depots) = {
+    let (tally, mut depots) = {
         let mind = centre.mind();
         (mind.tally(), mind.depots())
     };
+    depots.retain(|view| caller.viewer().sees_name(&view.name));
     let mut registry = Registry::with_prefix("posthaste");
     let version = vec![("version", env!("CARGO_PKG_VERSION"))];
     registry.register("build", "What runs", Info::new(version));

@@ -16,6 +16,7 @@ use utoipa::IntoParams;
 
 use super::{Answer, Centre, Desk};
 use crate::{
+    depots::Viewer,
     outbound::{measure, submit::check_address},
     render,
     tokens::Caller,
@@ -37,7 +38,11 @@ pub(crate) async fn list(
         false => Vec::new(),
     };
     drop(mind);
-    let paths = paths.iter().chain(&crossings);
+    let viewer = caller.viewer();
+    let paths = paths.iter().chain(&crossings).filter(|path| {
+        let mut ends = path.from.iter().chain([&path.name]);
+        ends.all(|name| viewer.sees_name(name))
+    });
     let paths = paths.map(|path| render::path(path, now));
     let sources = sources.iter();
     let sources = sources.map(|source| render::path_of_source(source, now));
@@ -67,26 +72,33 @@ pub(crate) struct End {
         (status = 404, body = api::Problem)))]
 pub(crate) async fn ranking(
     State(desk): State<Desk>,
+    Extension(caller): Extension<Arc<Caller>>,
     Query(End { to }): Query<End>,
 ) -> Answer<Json<Vec<api::Ranked>>> {
     let centre = &desk.centre;
     let to = to
         .as_deref()
-        .map(|to| named(centre, "rank", to))
+        .map(|to| named(centre, caller.viewer(), "rank", to))
         .transpose()?;
     let now = centre.clock.now();
     let ranked = centre.mind().ranked(to, now);
     Ok(Json(
         ranked
             .iter()
+            .filter(|view| caller.viewer().sees_name(&view.name))
             .map(|view| render::ranked(view, now))
             .collect(),
     ))
 }
 
 /// Returns the depot of that name.
-fn named(centre: &Centre, operation: &'static str, name: &str) -> Result<DepotId, Error> {
-    let depot = centre.depots.known(operation, name);
+fn named(
+    centre: &Centre,
+    viewer: Viewer<'_>,
+    operation: &'static str,
+    name: &str,
+) -> Result<DepotId, Error> {
+    let depot = centre.depots.known(viewer, operation, name);
     let depot = depot.map_err(|error| error.about(format!("the path to {name}")))?;
     Ok(depot.record.id)
 }
@@ -103,8 +115,11 @@ pub(crate) async fn probe(
     Query(Begin { from }): Query<Begin>,
 ) -> Answer<StatusCode> {
     let centre = &desk.centre;
-    let depot = named(centre, "probe", &to)?;
-    let from = from.map(|name| Ok::<_, Error>((named(centre, "probe", &name)?, name)));
+    let depot = named(centre, Viewer::Operator, "probe", &to)?;
+    let from = from.map(|name| {
+        let depot = named(centre, Viewer::Operator, "probe", &name)?;
+        Ok::<_, Error>((depot, name))
+    });
     let from = from.transpose()?;
     let views = centre.mind().depots();
     let is_up = |depot: DepotId| {

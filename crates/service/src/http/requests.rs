@@ -16,7 +16,9 @@ use posthaste_types::{ByteRate, RequestId, Timestamp};
 use serde::Deserialize;
 
 use super::{Answer, Desk, Refusal, forgotten, pauses::is_under_way, stage_ins};
-use crate::{outbound, purges, render, submit as submission, tokens::Caller, wishes};
+use crate::{
+    depots::Viewer, outbound, purges, render, submit as submission, tokens::Caller, wishes,
+};
 
 /// Lifetime of a ticket's tokens: a slow pull asks for another.
 const TICKET_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -315,7 +317,8 @@ pub(crate) async fn modify(
 
 /// Checks that a request can have that deliver-by time, or any.
 fn may_be_delivered(desk: &Desk, record: &RequestRecord, by: Option<Timestamp>) -> Result<()> {
-    let is_relay = |name: &str| desk.centre.depots.named(name).is_some();
+    let depots = &desk.centre.depots;
+    let is_relay = |name: &str| depots.named_for(Viewer::of(record), name).is_some();
     let names_relays = record.stage_in.is_none() && record.destinations().all(is_relay);
     if names_relays || (by.is_some() && outbound::onward::goes_on(record)) {
         return Ok(());
@@ -431,7 +434,7 @@ pub(crate) async fn ticket(
     let expires = centre.clock.now() + TICKET_TTL;
     let holders = record
         .holders()
-        .filter_map(|name| centre.depots.named(name))
+        .filter_map(|name| centre.depots.named_for(Viewer::of(&record), name))
         .map(|depot| api::Holder {
             name: depot.record.name.clone(),
             url: depot.record.url.clone(),

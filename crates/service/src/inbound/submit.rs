@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     credentials::Behalf,
-    depots::Depot,
+    depots::{Depot, Viewer},
     driver::Centre,
     jobs::stage_in::is_of_job,
     outbound::ahead::refuse_inside_here,
@@ -224,13 +224,15 @@ fn via(centre: &Centre, new: &api::NewStageIn) -> Result<Vec<String>> {
         let why = format!("a stage-in waits on {} depots at most", NearDepot::MOST);
         return Err(invalid("the depots", &why));
     }
-    submit::via(centre, &new.via)
+    submit::via(centre, Viewer::new(new.owner.as_deref()), &new.via)
 }
 
 /// Returns the depots near the centre where it may wait.
 fn near(centre: &Centre, record: &RequestRecord) -> Vec<Arc<Depot>> {
     let named = record.via.iter();
-    named.filter_map(|name| centre.depots.named(name)).collect()
+    named
+        .filter_map(|name| centre.depots.named_for(Viewer::of(record), name))
+        .collect()
 }
 
 /// Returns the inputs that report depots near the centre for which the stage-in may wait.

@@ -8,6 +8,7 @@ use posthaste_endpoint::{Error, Result};
 
 use super::owner;
 use crate::{
+    depots::Viewer,
     http::Desk,
     inbound::{look::refuse_unknown_host, submit::check_source},
     outbound::submit::{address_of, check_address, is_address},
@@ -23,6 +24,7 @@ use crate::{
 /// line.
 pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
     let behalf = owner::behalf(&desk.centre, uid)?;
+    let whose = Viewer::Owner(behalf.owner());
     let on_scratch = |path: &str| behalf.run(|| on_scratch(desk, path));
     for one in &wanted.stage_ins {
         at_line(one.line, check_source(&one.source))?;
@@ -30,19 +32,19 @@ pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
         at_line(one.line, owner::reads(desk, &behalf, &mut from))?;
         at_line(one.line, refuse_unknown_host(&from, None, &behalf))?;
         at_line(one.line, on_scratch(&one.destination))?;
-        at_line(one.line, in_the_books(desk, &one.via))?;
+        at_line(one.line, in_the_books(desk, whose, &one.via))?;
     }
     for one in &wanted.stage_outs {
         at_line(one.line, on_scratch(&one.source))?;
-        at_line(one.line, in_the_books(desk, &one.via))?;
-        at_line(one.line, in_the_books(desk, &one.pin))?;
+        at_line(one.line, in_the_books(desk, whose, &one.via))?;
+        at_line(one.line, in_the_books(desk, whose, &one.pin))?;
         if is_address(&one.destination) {
             let mut to = address_of(&one.destination);
             at_line(one.line, check_address(&to))?;
             at_line(one.line, owner::writes(desk, &behalf, &mut to))?;
             at_line(one.line, refuse_unknown_host(&to, None, &behalf))?;
         } else {
-            at_line(one.line, destination(&desk.centre, &one.destination))?;
+            at_line(one.line, destination(&desk.centre, whose, &one.destination))?;
         }
     }
     Ok(())
@@ -51,21 +53,26 @@ pub(super) fn check(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
 /// Checks that the depots lent for a job are registered, since its results go over them.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] for one that is not.
-pub(super) fn check_lent(desk: &Desk, wanted: &Wanted) -> Result<()> {
+/// [`ErrorKind::NotFound`] for one that is not; errors of [`owner::behalf`].
+pub(super) fn check_lent(desk: &Desk, uid: u32, wanted: &Wanted) -> Result<()> {
+    if wanted.depots.is_empty() {
+        return Ok(());
+    }
+    let behalf = owner::behalf(&desk.centre, uid)?;
+    let whose = Viewer::Owner(behalf.owner());
     for lent in &wanted.depots {
         at_line(
             lent.line,
-            in_the_books(desk, std::slice::from_ref(&lent.name)),
+            in_the_books(desk, whose, std::slice::from_ref(&lent.name)),
         )?;
     }
     Ok(())
 }
 
 /// Returns the depots by name if they are given by their listening address.
-pub(super) fn by_name(desk: &Desk, lent: &[Lent]) -> Vec<Lent> {
+pub(super) fn by_name(desk: &Desk, whose: Viewer<'_>, lent: &[Lent]) -> Vec<Lent> {
     let named = |one: &Lent| {
-        let known = desk.centre.depots.known("send via", &one.name);
+        let known = desk.centre.depots.known(whose, "send via", &one.name);
         let name = known.map_or_else(|_| one.name.clone(), |depot| depot.record.name.clone());
         Lent {
             name,
@@ -82,8 +89,8 @@ fn at_line(line: usize, checked: Result<()>) -> Result<()> {
     })
 }
 
-fn in_the_books(desk: &Desk, depots: &[String]) -> Result<()> {
-    let known = |name| desk.centre.depots.known("send via", name);
+fn in_the_books(desk: &Desk, whose: Viewer<'_>, depots: &[String]) -> Result<()> {
+    let known = |name| desk.centre.depots.known(whose, "send via", name);
     depots.iter().try_for_each(|name| known(name).map(drop))
 }
 

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     credentials::Behalf,
+    depots::Viewer,
     http::{Answer, Desk, Refusal},
     outbound::submit::is_address,
     submit,
@@ -118,11 +119,12 @@ fn asked(
 
 /// Returns the space left on disks lent for a job, minus earlier requests.
 fn left_of_lent(desk: &Desk, record: &JobRecord, wanted: &Wanted) -> Result<Lent> {
-    let mut lent = Lent::new(&places::by_name(desk, &wanted.depots));
-    if lent.is_empty() {
-        return Ok(lent);
+    if wanted.depots.is_empty() {
+        return Ok(Lent::new(&[]));
     }
     let behalf = owner::behalf(&desk.centre, record.uid)?;
+    let whose = Viewer::Owner(behalf.owner());
+    let mut lent = Lent::new(&places::by_name(desk, whose, &wanted.depots));
     for (_, number) in due(record, wanted) {
         // The first is requested last: others may exist without it.
         for place in 1..=MATCHES_MAX {
@@ -212,7 +214,7 @@ fn ask_for(
         (Vec::new(), String::new())
     } else {
         let size = || behalf.run(|| bytes_of(Path::new(&source), &new.only));
-        let (via, code) = ways(desk, one, lent, &size)?;
+        let (via, code) = ways(desk, (one, Viewer::Owner(behalf.owner())), lent, &size)?;
         (via, code.to_string())
     };
     let terms = lent.terms(&via);
@@ -275,17 +277,17 @@ fn below_pattern(pattern: &str, source: &Path) -> String {
 /// [`ErrorKind::Full`] if none of them has room.
 fn ways(
     desk: &Desk,
-    one: &StageOut,
+    (one, whose): (&StageOut, Viewer<'_>),
     lent: &Lent,
     size: &dyn Fn() -> Result<Bytes>,
 ) -> Result<(Vec<String>, Code)> {
     let all = || -> Vec<String> {
-        let depots = desk.centre.depots.all();
+        let depots = desk.centre.depots.seen_by(whose);
         let names = depots.iter().map(|depot| depot.record.name.clone());
         names.collect()
     };
     let mut via: Vec<String> = match (one.via.is_empty(), lent.is_empty()) {
-        (false, _) => submit::via(&desk.centre, &one.via)?,
+        (false, _) => submit::via(&desk.centre, whose, &one.via)?,
         (true, false) => lent.names(),
         (true, true) => all(),
     };

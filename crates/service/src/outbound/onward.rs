@@ -22,7 +22,13 @@ use super::{
     listed::Listed,
     submit::{self, address, check_address, is_address, is_far},
 };
-use crate::{depots::Depots, driver::Centre, render, store::Store, wishes};
+use crate::{
+    depots::{Depots, Viewer},
+    driver::Centre,
+    render,
+    store::Store,
+    wishes,
+};
 
 /// Returns whether a request goes over depots to an address.
 pub(crate) fn goes_on(record: &RequestRecord) -> bool {
@@ -323,7 +329,9 @@ pub(super) async fn open(
     });
     let (record, manifest) = opened.map_err(|error: Error| error.at(Locus::Source))?;
     let dataset = manifest.dataset;
-    let named = record.holders().filter_map(|name| depots.named(name));
+    let named = record
+        .holders()
+        .filter_map(|name| depots.named_for(Viewer::of(&record), name));
     let holders = named.map(|depot| async move {
         // A depot that does not answer now is asked again when needed.
         let held = depot.client.inventory(&dataset).await.unwrap_or_default();

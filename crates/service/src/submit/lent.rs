@@ -5,7 +5,7 @@ use posthaste_core::contract::{Input, LentTerms, Windows};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_journal::{LentFor, RequestRecord};
 
-use crate::{driver::Centre, enlist};
+use crate::{depots::Viewer, driver::Centre, enlist};
 
 /// Most depots lent for one request: as many as it may name.
 const LENT_MAX: usize = 64;
@@ -15,7 +15,11 @@ const LENT_MAX: usize = 64;
 /// # Errors
 /// [`ErrorKind::NotFound`] for a depot that is not registered, [`ErrorKind::Invalid`] for invalid
 /// terms.
-pub(crate) fn read(centre: &Centre, lent: &[api::LentFor]) -> Result<Vec<LentFor>> {
+pub(crate) fn read(
+    centre: &Centre,
+    whose: Viewer<'_>,
+    lent: &[api::LentFor],
+) -> Result<Vec<LentFor>> {
     if lent.len() > LENT_MAX {
         let why = format!(
             "{} depots are lent for it, {LENT_MAX} are the most",
@@ -23,10 +27,12 @@ pub(crate) fn read(centre: &Centre, lent: &[api::LentFor]) -> Result<Vec<LentFor
         );
         return Err(Error::new(ErrorKind::Invalid, "submit", "what is lent").cause(why));
     }
-    lent.iter().map(|one| read_one(centre, one)).collect()
+    lent.iter()
+        .map(|one| read_one(centre, whose, one))
+        .collect()
 }
 
-fn read_one(centre: &Centre, one: &api::LentFor) -> Result<LentFor> {
+fn read_one(centre: &Centre, whose: Viewer<'_>, one: &api::LentFor) -> Result<LentFor> {
     let invalid = |why: String| {
         Error::new(
             ErrorKind::Invalid,
@@ -35,7 +41,7 @@ fn read_one(centre: &Centre, one: &api::LentFor) -> Result<LentFor> {
         )
         .cause(why)
     };
-    let depot = centre.depots.known("send via", &one.depot)?;
+    let depot = centre.depots.known(whose, "send via", &one.depot)?;
     let windows = one.hours.as_deref().map(str::parse::<Windows>).transpose();
     let windows = windows.map_err(|error| invalid(error.to_string()))?;
     let load_max_permille = enlist::load_permille(one.load_below).map_err(invalid)?;
@@ -54,10 +60,13 @@ fn read_one(centre: &Centre, one: &api::LentFor) -> Result<LentFor> {
 pub(crate) fn told(centre: &Centre, record: &RequestRecord) -> Result<Vec<Input>> {
     let (mut terms, mut inputs) = (Vec::new(), Vec::new());
     for lent in &record.lent {
-        let depot = centre.depots.named(&lent.depot).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, "send via", &lent.depot)
-                .cause("it was taken out of the books")
-        })?;
+        let depot = centre
+            .depots
+            .named_for(Viewer::of(record), &lent.depot)
+            .ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, "send via", &lent.depot)
+                    .cause("it was taken out of the books")
+            })?;
         if lent.load_max_permille.is_some() {
             inputs.push(Input::LoadTold {
                 depot: depot.record.id,

@@ -6,7 +6,7 @@ use posthaste_api as api;
 use posthaste_endpoint::{Error, ErrorKind, Result, relay::wire::KEPT_S_MAX};
 use posthaste_types::Timestamp;
 
-use crate::{driver::Centre, render};
+use crate::{depots::Viewer, driver::Centre, render};
 
 /// Time for which depots keep a dataset after its deadline, unless the request sets one.
 const KEEP_DEFAULT: Duration = Duration::from_secs(30 * 86400);
@@ -85,10 +85,11 @@ fn deliver_by(centre: &Centre, new: &api::NewRequest, now: Timestamp) -> Result<
         );
         return Err(invalid(why).hint("give a later moment"));
     }
+    let whose = Viewer::new(new.wishes.owner.as_deref());
     let unknown = new
         .to
         .iter()
-        .find(|name| centre.depots.named(name).is_none());
+        .find(|name| centre.depots.named_for(whose, name).is_none());
     if let Some(unknown) = unknown {
         let why = format!("it can't be delivered by a moment to {unknown}, which runs no relay");
         return Err(invalid(why)

@@ -5,7 +5,7 @@ use posthaste_endpoint::Result;
 use posthaste_journal::RequestRecord;
 use posthaste_types::DepotId;
 
-use crate::driver::Centre;
+use crate::{depots::Viewer, driver::Centre};
 
 /// Returns the input that submits a request to the mind.
 pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<DepotId>) -> Input {
@@ -38,9 +38,14 @@ pub(super) fn asked(record: &RequestRecord, spec: RequestSpec, pinned: Vec<Depot
     }
 }
 
-/// Returns the depots of these names.
-pub(super) fn ids(centre: &Centre, names: &[String]) -> Result<Vec<DepotId>> {
-    let known = |name: &String| centre.depots.known("send via", name);
+/// Returns the depots of these names that a request may use.
+pub(super) fn ids(
+    centre: &Centre,
+    record: &RequestRecord,
+    names: &[String],
+) -> Result<Vec<DepotId>> {
+    let whose = Viewer::of(record);
+    let known = |name: &String| centre.depots.known(whose, "send via", name);
     let ids = names.iter().map(|name| Ok(known(name)?.record.id));
     ids.collect()
 }

@@ -35,6 +35,7 @@ impl Run<'_> {
         }
         self.on_wished(input);
         self.checkers.lent.on_asked(input);
+        self.checkers.owners.on_asked(input);
         if let Input::RequestSubmitted { request, spec }
         | Input::RequestSubmittedWith { request, spec, .. }
         | Input::RequestAsked { request, spec, .. }

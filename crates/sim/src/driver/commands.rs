@@ -36,6 +36,8 @@ impl Run<'_> {
         self.check_places(&command);
         let found = self.checkers.pauses.on_command(&command);
         self.checkers.note(self.now, found);
+        let found = self.checkers.owners.on_command(&command);
+        self.checkers.note(self.now, found);
         match command {
             Command::Send {
                 request,

@@ -34,6 +34,7 @@ impl Run<'_> {
                 self.checkers.kept.on_priced(*depot, prices);
             }
             self.checkers.lent.on_asked(input);
+            self.checkers.owners.on_asked(input);
         }
         let told = told.into_iter().chain(sources);
         let told = told.chain(self.offered_circuits());
@@ -115,8 +116,22 @@ impl Run<'_> {
             depot: site.id,
             round_trip: Duration::from_micros(2 * site.latency_micros),
         });
-        let told = added.chain(lent).chain(levels).chain(distances);
+        let told = added
+            .chain(self.owned_sites())
+            .chain(lent)
+            .chain(levels)
+            .chain(distances);
         told.chain(follows).chain(stores).chain(reserves).collect()
+    }
+
+    /// Returns the owners of depots that have one.
+    fn owned_sites(&self) -> impl Iterator<Item = Input> {
+        let owned = self.world.sites.iter().zip(&self.scenario.depots);
+        let owned = owned.filter(|(_, plan)| !plan.owner.is_empty());
+        owned.map(|(site, plan)| Input::DepotOwned {
+            depot: site.id,
+            owner: plan.owner.clone(),
+        })
     }
 
     /// Starts the driver's periodic work.

@@ -286,9 +286,11 @@ impl Run<'_> {
         let column = column.times(u64::from(view.spec.chunks()));
         let lent = &self.checkers.lent;
         let around = [self.now, self.now - Duration::from_secs(needed_s)];
+        let owners = &self.checkers.owners;
         let is_lent = |depot: DepotId| {
             let mut times = around.iter();
-            times.all(|at| lent.on_send(*at, view.request, depot).is_ok())
+            owners.may(view.request, depot)
+                && times.all(|at| lent.on_send(*at, view.request, depot).is_ok())
         };
         let is_well = |depot: DepotId, bytes: Bytes| {
             is_lent(depot)

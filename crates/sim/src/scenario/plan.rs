@@ -27,6 +27,9 @@ pub(crate) struct DepotPlan {
     pub(crate) way_in_mib_per_s: Option<Amount>,
     /// Egress capacity, for all receivers.
     pub(crate) way_out_mib_per_s: Option<Amount>,
+    /// Owner whose requests alone use it; without one, all do.
+    #[serde(default)]
+    pub(crate) owner: String,
     /// Declaration of its rate by its owner.
     #[serde(default)]
     pub(crate) advertises: bool,

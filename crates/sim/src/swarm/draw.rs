@@ -3,6 +3,7 @@
 mod circuits;
 mod dear;
 mod near;
+mod owners;
 mod pauses;
 mod sites;
 mod space;
@@ -13,6 +14,7 @@ use posthaste_core::contract::Method;
 
 use crate::random::Dice;
 use circuits::circuits;
+use owners::Owners;
 use pauses::pause;
 use sites::Sites;
 use space::{drains, neighbours};
@@ -79,6 +81,7 @@ pub fn draw(seed: u64) -> String {
     let keepers = &mut Dice::new(seed, "spaces");
     let keeps = keepers.chance(500);
     let mut sites = Sites::draw(depots, seed);
+    let mut owners = Owners::draw(seed);
     for number in 1..=depots {
         depot(number, dice, &mut text);
         if keeps && keepers.chance(700) {
@@ -97,6 +100,7 @@ pub fn draw(seed: u64) -> String {
             let _ = writeln!(text, "level = {}", dice.between(1, levels));
         }
         sites.place(&mut text);
+        owners.place(&mut text);
     }
     for _ in 0..dice.between(1, 6) {
         request(depots, dice, &mut text);
@@ -106,6 +110,7 @@ pub fn draw(seed: u64) -> String {
             text.push_str("reserve = \"always\"\n");
         }
         sites.lend(&mut text);
+        owners.ask(&mut text);
     }
     if reserves {
         circuits(depots, reserved, &mut text);
@@ -119,15 +124,7 @@ pub fn draw(seed: u64) -> String {
     // Dice of their own leave the rest unchanged.
     drains(depots, &mut Dice::new(seed, "drains"), &mut text);
     sites.write(&mut text);
-    let dice = &mut Dice::new(seed, "swarm of stage-ins");
-    if dice.chance(500) {
-        let apart = &mut Dice::new(seed, "swarm of holdings");
-        let near = near::Near::draw(depots, seed);
-        near.write(&mut text);
-        let outward = Dice::new(seed, "swarm of stage-outs");
-        let dear = dear::Dear::draw(seed);
-        stage_ins(dice, apart, (near, outward, dear), pauses, &mut text);
-    }
+    near::bring_in(depots, seed, owners, pauses, &mut text);
     text
 }
 
@@ -165,7 +162,7 @@ fn head(seed: u64, dice: &mut Dice) -> String {
 fn stage_ins(
     dice: &mut Dice,
     apart: &mut Dice,
-    (mut near, mut outward, mut dear): (near::Near, Dice, dear::Dear),
+    (mut near, mut outward, mut dear, mut owners): (near::Near, Dice, dear::Dear, Owners),
     pauses: &mut Dice,
     text: &mut String,
 ) {
@@ -196,6 +193,7 @@ fn stage_ins(
         let named = stage_in(sources, dice, text);
         holdings(&named, apart, text);
         near.wait(text);
+        owners.ask(text);
         dear.budget(text);
         pause(pauses, text);
         if outward.chance(250) {
@@ -549,6 +547,7 @@ mod tests {
             "domain = \"site-1,provider-1\"",
             "domain = \"provider-2\"\nkind = \"wiped\"",
             "landmark = true",
+            "owner = \"alice\"",
             "hours = \"08:",
             "load_max",
             "lent = [{ depot = \"depot-1\", hours",

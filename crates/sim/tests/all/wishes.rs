@@ -268,3 +268,15 @@ fn depots_lent_for_one_request_take_nothing_of_it_outside_their_hours_or_above_t
         assert_eq!(report.count(Fate::Refused), 1, "seed {seed}");
     }
 }
+
+#[test]
+fn depots_of_an_owner_take_nothing_of_others_whatever_these_name() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/owned.toml");
+    let scenario = Scenario::load(&path).unwrap();
+    for seed in 0..8 {
+        let report = simulate(&scenario, seed);
+        assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
+        assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
+        assert_eq!(report.count(Fate::Refused), 3, "seed {seed}");
+    }
+}

@@ -3,7 +3,7 @@ use posthaste_types::RequestId;
 use crate::{
     apply,
     contract::Outbox,
-    state,
+    decide, state,
     state::{Request, State},
 };
 
@@ -19,6 +19,10 @@ pub(crate) fn on_request_submitted(
     let is_known = state.requests.contains_key(&id) || state.planning.is_held(id);
     if is_known || state::stage_ins::is_stage_in(state, id) {
         return;
+    }
+    let foreign = decide::owned::foreign(state, &request);
+    if !foreign.is_empty() {
+        request = request.without(foreign, state.now);
     }
     if let Some(lent) = lent.filter(|lent| !lent.is_empty()) {
         request.uncommon.lent = lent;

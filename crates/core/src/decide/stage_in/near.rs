@@ -20,6 +20,7 @@ pub(crate) fn takes_more(state: &State, arrival: &Arrival, near: &Near) -> bool 
     let needed = near.flying + arrival.spec.chunk_size;
     let is_usable = |depot: &Depot| {
         let is_open = depot.is_up() && !depot.is_draining();
+        let is_open = is_open && depot.is_for(&arrival.owner);
         is_open && depot.is_open(state.now) && depot.space() >= needed
     };
     let is_paid = |depot: &Depot| !arrival.has_budget() || (depot.is_free() && depot.gives_free());

@@ -6,6 +6,7 @@ use crate::state::State;
 /// independent paths add up by their squares. Requests use a few depots only.
 pub(crate) fn spread(state: &State) -> u64 {
     const MOST: usize = 9;
-    let depots = state.depots.values().filter(|depot| depot.is_expected());
+    let depots = state.depots.values();
+    let depots = depots.filter(|depot| depot.is_common() && depot.is_expected());
     (depots.take(MOST).count() as u64).isqrt().max(1)
 }

@@ -1,7 +1,8 @@
 //! Meaning of a user's wishes for a request at present.
 
+use alloc::vec::Vec;
 use core::time::Duration;
-use posthaste_types::{Bytes, Timestamp};
+use posthaste_types::{Bytes, DepotId, Timestamp};
 
 use crate::state::request::Request;
 use crate::{
@@ -89,6 +90,24 @@ impl Request {
     /// or its depot is drained.
     pub(crate) fn is_barred(&self, lane: usize) -> bool {
         self.is_unwanted(lane) || self.uncommon.drained >> lane & 1 == 1
+    }
+
+    /// Returns the newcomer without these depots, as if its user had forbidden them.
+    pub(crate) fn without(self, depots: Vec<DepotId>, now: Timestamp) -> Self {
+        let mut wishes = (*self.wishes).clone();
+        wishes.forbidden.extend(depots);
+        let (wished, purge_at) = (self.wished_deadline, self.uncommon.purge_at);
+        let pinned = self.uncommon.pinned.clone();
+        let mut without = Self::new(self.spec, self.method, wishes, pinned, now);
+        without.bind(wished, purge_at);
+        without
+    }
+
+    /// Sends nothing more over a lane.
+    pub(crate) fn bar(&mut self, lane: usize) {
+        self.uncommon.barred |= 1 << lane;
+        self.lanes[lane].is_active = false;
+        self.replica.unpark();
     }
 
     /// Returns whether nothing may be sent over the lane, drained depots apart.

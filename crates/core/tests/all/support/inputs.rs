@@ -377,6 +377,7 @@ fn about_depots() -> impl Strategy<Value = Input> {
             Input::DepotAdded { depot, name: format!("{depot}"), capacity, rate_max }
         }),
         1 => depot().prop_map(|depot| Input::DepotRemoved { depot }),
+        1 => (depot(), "[ab]?").prop_map(|(depot, owner)| Input::DepotOwned { depot, owner }),
         4 => (depot(), 0u8..4).prop_map(|(depot, level)| Input::DepotLevelled { depot, level }),
         3 => (depot(), any::<bool>())
             .prop_map(|(depot, follows)| Input::DepotFollows { depot, follows }),

@@ -2,8 +2,28 @@
 
 use std::fmt::Write;
 
-use super::tenths;
+use super::{dear::Dear, owners::Owners, stage_ins, tenths};
 use crate::random::Dice;
+
+/// Writes stage-ins, in half of all worlds.
+pub(super) fn bring_in(
+    depots: u64,
+    seed: u64,
+    owners: Owners,
+    pauses: &mut Dice,
+    text: &mut String,
+) {
+    let dice = &mut Dice::new(seed, "swarm of stage-ins");
+    if dice.chance(500) {
+        let apart = &mut Dice::new(seed, "swarm of holdings");
+        let near = Near::draw(depots, seed);
+        near.write(text);
+        let outward = Dice::new(seed, "swarm of stage-outs");
+        let dear = Dear::draw(seed);
+        let more = (near, outward, dear, owners);
+        stage_ins(dice, apart, more, pauses, text);
+    }
+}
 
 /// Depots that are also sources.
 pub(super) struct Near {
