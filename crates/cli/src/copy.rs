@@ -264,7 +264,7 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         rules,
     )?;
     let begun = Arc::new(Begun::new(&arguments.sources, &arguments.destination));
-    let ending = loop {
+    let mut ending = loop {
         let progress = Arc::new(Progress::default());
         let screen = Screen::new(&arguments, Arc::clone(&progress));
         slot.set(&screen);
@@ -291,6 +291,9 @@ async fn run_async(arguments: CopyArguments) -> Outcome {
         Some(_) | None => Losses::default(),
     };
     let is_asked = arguments.archive || arguments.preserve;
+    if is_asked {
+        ending.unkept += ending.directories_unkept;
+    }
     let is_short = ending.unkept != Unkept::default() || ending.lent_rights > 0;
     let is_less = !losses.is_nothing() || is_asked && is_short;
     if code == 0 && is_less && !arguments.dry_run {

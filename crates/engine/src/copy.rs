@@ -194,6 +194,9 @@ pub struct Ending {
     pub fatal: Option<Error>,
     /// Counts of what arrived without something of its own.
     pub unkept: Unkept,
+    /// Counts of directories that arrived without attributes of their own, because the destination
+    /// keeps none, as object stores. Not among those of `unkept`.
+    pub directories_unkept: Unkept,
     /// Symbolic links that the destination refuses to make; they are among those left out.
     pub links_refused: u64,
     /// Files that count as unchanged by their size, because the destination keeps no times.

@@ -156,6 +156,8 @@ impl SshServer {
     }
 }
 
+/// Makes the server's settings. Whoever logs in has the server's folder as their home: start files of the
+/// shell of whoever runs the tests may print something, or take long.
 fn config(folder: &Path, address: IpAddr, port: u16, subsystem: &str) -> String {
     let folder = folder.display();
     format!(
@@ -170,6 +172,7 @@ fn config(folder: &Path, address: IpAddr, port: u16, subsystem: &str) -> String 
          KbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\n\
          MaxStartups 100\n\
+         SetEnv HOME={folder}\n\
          LogLevel ERROR\n\
          Subsystem sftp {subsystem}\n"
     )

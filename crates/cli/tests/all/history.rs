@@ -146,4 +146,7 @@ fn what_movers_and_the_service_moved_is_known_after_kill_9() {
     );
     let wrong = service.run(&["history", "--since", "long"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
+    let wrong = service.run(&["history", "ashe"]);
+    let said = text(&wrong.stderr);
+    assert!(!wrong.status.success() && said.contains("ash"), "{said}");
 }

@@ -58,7 +58,14 @@ fn results_reach_a_bucket_as_they_are_and_leave_scratch_once_they_are_there() {
     assert_eq!(request["missed"], false);
     assert_eq!(chunks(&request, "chunks"), chunks(&request, "chunks_safe"));
     let story = text(&centre.run(&["explain", id]).stdout);
-    for said in ["from here to archive", "all of it was there", "released"] {
+    let unkept =
+        "not kept, as its destination refuses: the mode of 3 and the modification time of 3";
+    for said in [
+        "from here to archive",
+        "all of it was there",
+        "released",
+        unkept,
+    ] {
         assert!(story.contains(said), "{said}: {story}");
     }
     let listed = text(&centre.run(&["list"]).stdout);

@@ -273,6 +273,7 @@ impl Shared {
             figures,
             fatal: tally.fatal.or(denied),
             unkept,
+            directories_unkept: self.bare.directories(),
             links_refused: tally.links_refused,
             untimed: self.bare.untimed(),
             lent_rights: self.lent_rights.load(Relaxed),

@@ -1,6 +1,9 @@
 //! Check whether the file at the destination is what would be written there.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use posthaste_endpoint::{
     Checksum, Entry, FileSpec, Kind, Unkept, join,
@@ -20,12 +23,24 @@ pub(super) struct Bare {
     /// Without their modes.
     other_modes: AtomicU64,
     keeps_modes: OnceCell<bool>,
+    /// Attributes that directories arrived without, because nothing there keeps them.
+    directories: OnceLock<Unkept>,
 }
 
 impl Bare {
     /// Returns the number of files without times of their own.
     pub(super) fn untimed(&self) -> u64 {
         self.untimed.load(Relaxed)
+    }
+
+    /// Notes what directories arrived without, once all have.
+    pub(super) fn note_directories(&self, unkept: Unkept) {
+        let _ = self.directories.set(unkept);
+    }
+
+    /// Returns what directories arrived without, because nothing there keeps it.
+    pub(super) fn directories(&self) -> Unkept {
+        self.directories.get().copied().unwrap_or_default()
     }
 
     /// Returns what files arrived without, this time or before.

@@ -103,6 +103,7 @@ impl Walked {
                 shared.failed(Error::new(ErrorKind::Other, "run", subject).cause(cause));
             }
         }
+        shared.bare.note_directories(self.seals.unsealed());
     }
 }
 

@@ -7,13 +7,15 @@ use axum::{
     extract::{Query, State},
 };
 use posthaste_api as api;
-use posthaste_endpoint::{Error, ErrorKind};
+use posthaste_endpoint::{Error, ErrorKind, Result};
 use posthaste_types::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{Answer, Desk};
-use crate::{history::Wanted, render::parse_moment, tokens::Caller};
+use crate::{
+    depots::Viewer, driver::Centre, history::Wanted, render::parse_moment, tokens::Caller,
+};
 
 /// Default span of history.
 const USUAL: Duration = Duration::from_secs(6 * 3600);
@@ -35,7 +37,7 @@ pub(crate) struct Span {
 /// Shows what was moved on each path: to depots what they acknowledged, from sources what came; movers' too.
 #[utoipa::path(get, path = "/v1/history", operation_id = "get_history", tag = "paths", security(("bearer" = ["read"])), params(Span),
     responses((status = 200, body = api::History), (status = 401, body = api::Problem),
-        (status = 422, body = api::Problem)))]
+        (status = 404, body = api::Problem, description = "Nothing of that name is there or was"), (status = 422, body = api::Problem)))]
 pub(crate) async fn show(
     State(desk): State<Desk>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -63,7 +65,22 @@ pub(crate) async fn show(
     };
     let shown =
         tokio::task::block_in_place(|| centre.history.show(centre, &wanted, caller.viewer()))?;
+    if let Some(path) = wanted.path.as_deref().filter(|_| shown.paths.is_empty()) {
+        check_path(centre, caller.viewer(), path)?;
+    }
     Ok(Json(shown))
+}
+
+/// Checks that a path on which nothing was moved is one that is there.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] if it is not.
+fn check_path(centre: &Centre, viewer: Viewer<'_>, path: &str) -> Result<()> {
+    let is_source = || centre.mind().sources().any(|view| view.name == path);
+    if centre.depots.named_for(viewer, path).is_some() || is_source() {
+        return Ok(());
+    }
+    Err(centre.depots.unknown(viewer, "show history of", path))
 }
 
 fn earlier(at: Timestamp, span: Duration) -> Timestamp {

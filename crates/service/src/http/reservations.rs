@@ -17,7 +17,7 @@ pub(crate) struct Which {
     /// Only those of this request, like r7.
     request: Option<String>,
     /// Only those in this state.
-    state: Option<String>,
+    state: Option<api::ReservationState>,
 }
 
 /// Lists what is reserved on circuits or asked for, in the order of the asking. What is over is not listed: the events of
@@ -34,9 +34,8 @@ pub(crate) async fn list(
         .map(|held| render::reservation(&desk.centre, held));
     let is_wanted = |one: &api::Reservation| {
         let request = which.request.as_ref();
-        let state = which.state.as_ref();
         request.is_none_or(|id| *id == one.request)
-            && state.is_none_or(|name| name == one.state.as_str())
+            && which.state.is_none_or(|state| state == one.state)
     };
     Json(shown.filter(is_wanted).collect())
 }

@@ -433,7 +433,12 @@ impl Carrier {
         let to = place.clone();
         let ending = copy::copy(vec![source], place, into, options, progress).await;
         let mut losses = std::mem::take(&mut *locked(&losses));
-        locked(&self.state).unkept = ending.unkept;
+        let mut unkept = ending.unkept;
+        if self.record.release || is_of_depots {
+            // No other copy has them then.
+            unkept += ending.directories_unkept;
+        }
+        locked(&self.state).unkept = unkept;
         let figures = judge(ending, &mut losses, &self.record)?;
         if !listed.is_single() && self.record.one_file.is_none() {
             let shown = left_out::Shown {

@@ -63,6 +63,34 @@ fn aws_settings_are_read_as_aws_does() {
 }
 
 #[test]
+fn modes_and_times_of_directories_with_files_are_counted_where_they_are_asked_for() {
+    let server = S3Server::start().unwrap();
+    let world = World::new().with_s3(&server);
+    fs::create_dir_all(world.path("t/d/empty")).unwrap();
+    fs::create_dir(world.path("t/e")).unwrap();
+    for name in ["t/a", "t/d/b", "t/e/c"] {
+        fs::write(world.path(name), "x").unwrap();
+    }
+    let copy = |flag: &str, to: &str| {
+        let output = world.cp([flag, "t", to]).output().unwrap();
+        (output.status.code(), lines_of(&output))
+    };
+    for (flag, to) in [("-p", "s3://testbed/p"), ("-a", "s3://testbed/a")] {
+        let (code, lines) = copy(flag, to);
+        assert_eq!(code, Some(6), "{lines}");
+        let words = "the destination refuses: 3 modes, 3 modification times";
+        assert_eq!(lines.matches(words).count(), 1, "{lines}");
+    }
+    let (code, lines) = copy("-r", "s3://testbed/r");
+    assert_eq!(code, Some(0), "{lines}");
+    assert!(!lines.contains("not kept"), "{lines}");
+    // What has none there lacks none.
+    let back = world.cp(["-p", "s3://testbed/p", "s3://testbed/again"]);
+    let output = { back }.output().unwrap();
+    assert!(output.status.success(), "{}", lines_of(&output));
+}
+
+#[test]
 fn a_profile_of_aws_that_is_not_there_is_named() {
     let world = World::new();
     fs::write(world.path("file"), "x").unwrap();

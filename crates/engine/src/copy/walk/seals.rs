@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use posthaste_endpoint::{Entry, Locus};
+use posthaste_endpoint::{Entry, Locus, Unkept};
 use tokio::{sync::Notify, task::JoinSet};
 
 use super::{
@@ -45,11 +45,25 @@ impl Seal {
             self.parent.take_if(is_open);
         }
     }
+
+    /// Counts the attributes that the source has of it, as far as it keeps any of directories.
+    fn holds(&self) -> Unkept {
+        let can = self.source.place.endpoint.capabilities();
+        let is_kept = can.directory_attributes && !self.by_keys;
+        let told = |is_told: fn(&Entry) -> bool| self.entry.as_ref().is_some_and(is_told);
+        let has_time = is_kept && can.mtime_step_ns.is_some();
+        Unkept {
+            modes: (told(|entry| entry.mode.is_some()) || is_kept && can.modes).into(),
+            times: (told(|entry| entry.mtime.is_some()) || has_time).into(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Seal>,
+    /// Attributes that directories lack, because the destination keeps none.
+    unsealed: Unkept,
     /// Directories not sealed yet, whether their turn has come or not.
     open: usize,
     /// The walk has ended.
@@ -95,9 +109,15 @@ impl Seals {
             let is_told = !(seal.by_keys && seal.entry.as_ref().is_some_and(is_plain));
             (self.kept && is_told) || (seal.empty && !seal.to.is_empty())
         };
-        let seal = seal.filter(|seal| is_due(seal) && !self.off.load(Relaxed));
+        let seal = seal.filter(|_| !self.off.load(Relaxed));
+        // One that is dropped lets go of the directory above, which comes here too: before the lock.
+        let (due, unsealed) = match seal {
+            Some(seal) if is_due(&seal) => (Some(seal), Unkept::default()),
+            other => (None, other.map_or(Unkept::default(), |seal| seal.holds())),
+        };
         let mut state = self.state();
-        match seal {
+        state.unsealed += unsealed;
+        match due {
             Some(seal) => state.waiting.push(seal),
             None => state.open -= 1,
         }
@@ -123,6 +143,11 @@ impl Seals {
         self.state().ended = true;
         self.changed.notify_waiters();
         self.changed.notify_one();
+    }
+
+    /// Returns what directories lack so far.
+    pub(super) fn unsealed(&self) -> Unkept {
+        self.state().unsealed
     }
 
     async fn take(&self) -> Option<Vec<Seal>> {
