@@ -12,7 +12,6 @@ mod attributes;
 mod clock;
 mod file;
 mod filling;
-mod late;
 mod listing;
 mod pool;
 mod publish;
@@ -122,7 +121,6 @@ impl Sftp {
                 copies,
                 unkept: UnkeptCount::default(),
                 clocks: clock::Clocks::default(),
-                late: late::Known::default(),
             }),
         })
     }

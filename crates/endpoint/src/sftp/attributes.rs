@@ -2,8 +2,8 @@
 //!
 //! Version 3 has 32 bits for a time, without a sign (draft-ietf-secsh-filexfer-02, section 5).
 //! OpenSSH sends the low 32 bits of any time, so that 1950 and 2086 look alike. A time far ahead of
-//! now counts as the one before 1970, unless a line of a list shows otherwise ([`super::late`]).
-//! Files from before Unix exist, as do times of -1; none were written in the years to come.
+//! now counts as the one before 1970. Files from before Unix exist, as do times of -1; none were
+//! written in the years to come.
 
 use super::{
     NO_SUCH_FILE, OK,
@@ -40,11 +40,6 @@ pub(super) fn secs_of(field: u32) -> i64 {
     if secs <= last { secs } else { secs - (1 << 32) }
 }
 
-/// Returns whether this may be a time before 1970 or one far ahead.
-pub(super) fn is_vague(field: u32) -> bool {
-    secs_of(field) < 0
-}
-
 /// Returns the attributes that the server is to keep. A time that it can't keep becomes the nearest
 /// that it can.
 pub(super) fn attributes_of(mode: Option<u32>, mtime: Option<FileTime>) -> Attributes {
@@ -53,7 +48,6 @@ pub(super) fn attributes_of(mode: Option<u32>, mtime: Option<FileTime>) -> Attri
         size: None,
         mode,
         mtime: mtime.and_then(|mtime| u32::try_from(mtime.secs.clamp(first, last)).ok()),
-        late: None,
     }
 }
 

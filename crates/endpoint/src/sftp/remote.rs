@@ -8,7 +8,6 @@ use super::{
     BAD_MESSAGE, FAILURE, Host, NO_SUCH_FILE, OK, PARENTS_MAX, PERMISSION_DENIED, UNSUPPORTED,
     clock::Clocks,
     file::{FilePath, OpenFile},
-    late::{Known, line_of},
     parent_of,
     pool::Pool,
     session::Session,
@@ -44,8 +43,6 @@ pub(super) struct Remote {
     pub(super) unkept: UnkeptCount,
     /// Learnt clocks of the host's file systems.
     pub(super) clocks: Clocks,
-    /// Which of two times values of its files stand for.
-    pub(super) late: Known,
 }
 
 impl Remote {
@@ -189,7 +186,6 @@ impl Remote {
         attributes: &Attributes,
         full: &[u8],
     ) -> Result<Entry> {
-        let attributes = self.late.settled(*attributes);
         let kind = attributes.kind();
         if kind == Kind::File && attributes.size.is_none() {
             return Err(
@@ -211,13 +207,7 @@ impl Remote {
     pub(super) async fn stat(&self, full: &[u8], follow: bool) -> Result<Option<Entry>> {
         let kind = if follow { STAT } else { LSTAT };
         match self.ask(Request::new(kind).string(full)).await? {
-            Reply::Attributes(attributes) => {
-                if self.late.wants_line(&attributes) {
-                    let line = line_of(&*self.session().await?, full).await;
-                    self.late.note_line(&attributes, line);
-                }
-                self.entry(Vec::new(), &attributes, full).map(Some)
-            }
+            Reply::Attributes(attributes) => self.entry(Vec::new(), &attributes, full).map(Some),
             Reply::Status {
                 code: NO_SUCH_FILE, ..
             } => Ok(None),

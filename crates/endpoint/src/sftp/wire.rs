@@ -3,10 +3,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{
-    attributes::{is_vague, secs_of},
-    late::shows_late,
-};
+use super::attributes::secs_of;
 use crate::{FileTime, Kind, clock};
 
 pub(super) const INIT: u8 = 1;
@@ -118,9 +115,6 @@ pub(super) struct Attributes {
     pub size: Option<u64>,
     pub mode: Option<u32>,
     pub mtime: Option<u32>,
-    /// Set if a line for people shows which of two times is meant, that after 2038 or that before
-    /// 1970.
-    pub late: Option<bool>,
 }
 
 impl Attributes {
@@ -181,10 +175,7 @@ impl Attributes {
 
     pub(super) fn file_time(&self) -> Option<FileTime> {
         self.mtime.map(|field| FileTime {
-            secs: match self.late {
-                Some(true) => field.into(),
-                Some(false) | None => secs_of(field),
-            },
+            secs: secs_of(field),
             nanos: 0,
         })
     }
@@ -219,12 +210,8 @@ pub(super) fn read_reply(mut packet: Bytes) -> Option<(u32, Reply)> {
             let mut names = Vec::new();
             for _ in 0..count {
                 let name = get_string(&mut packet)?;
-                let line = get_string(&mut packet)?;
-                let mut attributes = Attributes::read(&mut packet)?;
-                if attributes.mtime.is_some_and(is_vague) {
-                    attributes.late = shows_late(&line);
-                }
-                names.push((name, attributes));
+                get_string(&mut packet)?;
+                names.push((name, Attributes::read(&mut packet)?));
             }
             Reply::Names(names)
         }
@@ -261,7 +248,6 @@ mod tests {
             size: Some(5),
             mode: Some(0o100_644),
             mtime: Some(9),
-            late: None,
         }
         .write(&mut packet);
         let Some((7, Reply::Names(names))) = read_reply(packet.freeze()) else {

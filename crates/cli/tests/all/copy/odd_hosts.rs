@@ -396,38 +396,6 @@ fn times_before_1970_are_read_and_counted_where_they_are_not_kept() {
     shown(BOTH, "a time is before 1970", End::Right);
 }
 
-#[test]
-fn times_after_2038_are_read_as_they_are() {
-    /// Years 2086 and 1950, which are one in 32 bits but for a second.
-    const YEARS: [(&str, i64); 2] = [("late", 3_663_815_296), ("old", -631_151_999)];
-    for way in WAYS {
-        let far = Far::new(way);
-        let source = far.path("source");
-        fs::create_dir_all(source.join("deep")).unwrap();
-        let mut times = Vec::new();
-        for (name, secs) in YEARS {
-            let path = source.join("deep").join(name);
-            fs::write(&path, name).unwrap();
-            let time = match u64::try_from(secs) {
-                Ok(secs) => UNIX_EPOCH + Duration::from_secs(secs),
-                Err(_) => UNIX_EPOCH - Duration::from_secs(secs.unsigned_abs()),
-            };
-            File::open(&path).unwrap().set_modified(time).unwrap();
-            // Some file systems end in 2038.
-            times.push((name, fs::metadata(&path).unwrap().mtime()));
-        }
-        let mtime = |path: &str| fs::metadata(far.path(path)).unwrap().mtime();
-        let from = far.address(&source);
-        far.ends(&[&format!("{from}/"), "tree", "-p"], 0, &["copied 2 files"]);
-        far.ends(&[&format!("{from}/"), "tree", "-p"], 0, &["2 unchanged"]);
-        for (name, secs) in times {
-            far.ends(&[&format!("{from}/deep/{name}"), name, "-p"], 0, &[]);
-            assert_eq!(mtime(&format!("tree/deep/{name}")), secs, "{way:?}");
-            assert_eq!(mtime(name), secs, "{way:?}: {name} alone");
-        }
-    }
-}
-
 /// Small and large files, directories and links.
 const NAMES: [&str; 5] = ["a", "bad", "large", "sub/b", "sub/c:d"];
 
