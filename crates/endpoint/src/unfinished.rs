@@ -97,6 +97,9 @@ pub fn leaving_name(name: &[u8]) -> Vec<u8> {
     partial_name(name, "leaving")
 }
 
+/// Digits of the hash in the name of an unfinished copy.
+const HASH_DIGITS: usize = 12;
+
 /// Part of the name of a file by which a place is known again.
 const MARK: &[u8] = b"posthaste-place";
 
@@ -106,10 +109,15 @@ pub fn mark_name(word: &str) -> Vec<u8> {
     partial_name(MARK, word)
 }
 
-/// Returns whether a name is one of [`mark_name`].
+/// Returns whether a name is one of [`mark_name`], and no longer one that only begins so.
 #[must_use]
 pub fn is_mark(name: &[u8]) -> bool {
-    is_unfinished(name) && name[1..].starts_with(MARK)
+    let digits = name
+        .strip_prefix(b".")
+        .and_then(|name| name.strip_prefix(MARK))
+        .and_then(|name| name.strip_prefix(b"."))
+        .and_then(|name| name.strip_suffix(PARTIAL_SUFFIX.as_bytes()));
+    digits.is_some_and(|digits| are_digits(digits, HASH_DIGITS))
 }
 
 /// Returns the name of the unfinished copy of `name` that all copies of `spec` share, as they write
@@ -131,7 +139,7 @@ pub(crate) fn partial_name(name: &[u8], origin: &str) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(name);
     hasher.update(origin.as_bytes());
-    let hash = &hasher.finalize().to_hex()[..12];
+    let hash = &hasher.finalize().to_hex()[..HASH_DIGITS];
     let mut cut = name.len().min(KEPT_BYTES_MAX);
     // Not inside a character: some file systems only accept UTF-8.
     while cut > 0 && name.get(cut).is_some_and(|byte| byte & 0xc0 == 0x80) {
@@ -166,6 +174,14 @@ mod tests {
             assert!(!is_unfinished(name.as_bytes()), "{name}");
         }
         assert!(is_mark(&mark_name("word")) && !is_mark(&name) && !is_mark(b"posthaste-place"));
+        for name in [
+            ".posthaste-place-of-my-notes.posthaste-0123456789ab",
+            ".posthaste-placebo-trial.csv.posthaste-partial",
+            ".posthaste-place.posthaste-partial",
+            ".posthaste-place.0123456789ab.posthaste-progress",
+        ] {
+            assert!(!is_mark(name.as_bytes()), "{name}");
+        }
         assert_ne!(new_word(), new_word());
     }
 }

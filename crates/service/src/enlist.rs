@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use posthaste_api as api;
 use posthaste_core::contract::{DepotPrices, DepotTerms, EgressPrice, Input, Windows};
-use posthaste_endpoint::{Error, ErrorKind, Result};
+use posthaste_endpoint::{Error, ErrorKind, Result, relay::Fingerprint};
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
 use tokio::sync::mpsc;
@@ -53,6 +53,22 @@ pub(crate) async fn enlist(
         load_max_permille: load_max(&terms)?,
     };
     keep(centre, watches, record, secret).await
+}
+
+/// Returns the depot in the books whose place another relay would take: one of the same name that
+/// shows another key, so that nothing that it holds would be there.
+///
+/// # Errors
+/// An invalid name, or one of somebody else.
+pub(crate) fn replaced(
+    centre: &Centre,
+    by: Viewer<'_>,
+    new: &api::NewDepot,
+) -> Result<Option<Arc<Depot>>> {
+    let (name, _) = whole_name(&new.name, by)?;
+    let known = centre.depots.named(&name);
+    let key = |text: &str| text.parse::<Fingerprint>().ok();
+    Ok(known.filter(|known| key(&known.record.fingerprint) != key(&new.fingerprint)))
 }
 
 /// Records a depot's new address, if it changed: the relay that answers there has its key.

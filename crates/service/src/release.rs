@@ -280,11 +280,11 @@ fn is_file(entry: &FileEntry) -> bool {
 
 /// Comparison of a file with its sealed state before its first name was removed.
 #[derive(Clone, Copy)]
-enum Judged {
+enum Judged<'l> {
     /// Compared now.
     Now,
-    /// Compared before: the removed name changed its change time since.
-    Before,
+    /// Compared before, with this lease: the removed name changed its change time since.
+    Before(Option<&'l HeldLease>),
 }
 
 /// Removal of what lies below a directory.
@@ -317,7 +317,7 @@ impl Remover<'_> {
             refuse_disturbed(lease, &self.shown(first))?;
         }
         for entry in names {
-            self.remove_entry(entry, Judged::Before)?;
+            self.remove_entry(entry, Judged::Before(lease.as_ref()))?;
         }
         Ok(())
     }
@@ -367,7 +367,7 @@ impl Remover<'_> {
         }
     }
 
-    fn remove_entry(&mut self, entry: &FileEntry, judged: Judged) -> Result<()> {
+    fn remove_entry(&mut self, entry: &FileEntry, judged: Judged<'_>) -> Result<()> {
         let shown = self.shown(entry);
         if entry.path.is_empty() {
             return remove_directory(self.root, &shown);
@@ -383,16 +383,17 @@ impl Remover<'_> {
         }
     }
 
-    fn remove_file(&mut self, entry: &FileEntry, shown: &str, judged: Judged) -> Result<()> {
+    fn remove_file(&mut self, entry: &FileEntry, shown: &str, judged: Judged<'_>) -> Result<()> {
         let judge = |found: &fs::Metadata, backup| match judged {
             Judged::Now => judge(entry, found, shown, backup),
-            Judged::Before if is_as_sealed(entry, found) => Ok(()),
-            Judged::Before => Err(changed(shown)),
+            Judged::Before(_) if is_as_sealed(entry, found) => Ok(()),
+            Judged::Before(_) => Err(changed(shown)),
         };
         let failed = |cause| Error::io("remove", shown, cause).at(Locus::Source);
         // A service that was killed in the middle of this left it beside its name.
         if let Some(place) = place(&self.directory, entry, shown)? {
-            caught::put_back(&place.path).map_err(failed)?;
+            let is_sealed = |found: &fs::Metadata| is_as_sealed(entry, found);
+            caught::put_back(&place.path, is_sealed).map_err(failed)?;
         }
         let Some((place, found)) = look(&self.directory, entry, shown)? else {
             return Ok(());
@@ -400,7 +401,7 @@ impl Remover<'_> {
         judge(&found, self.backup)?;
         let lease = match judged {
             Judged::Now => self.lease(entry)?,
-            Judged::Before => None,
+            Judged::Before(_) => None,
         };
         if let Some(lease) = &lease {
             // Nobody begins to write from here on.
@@ -410,7 +411,15 @@ impl Remover<'_> {
             judge(&found, self.backup)?;
             refuse_disturbed(lease, shown)?;
         }
-        match caught::remove(&place.path, |found| is_as_sealed(entry, found)).map_err(failed)? {
+        let held = match judged {
+            Judged::Now => lease.as_ref(),
+            Judged::Before(held) => held,
+        };
+        // Who opened it just before it was moved aside waits to write to it; nobody else finds it.
+        let is_it = |found: &fs::Metadata| {
+            is_as_sealed(entry, found) && held.is_none_or(HeldLease::is_undisturbed)
+        };
+        match caught::remove(&place.path, is_it).map_err(failed)? {
             true => Ok(()),
             false => Err(changed(shown)),
         }

@@ -77,7 +77,7 @@ pub(crate) fn release_if_safe(state: &mut State, id: RequestId, out: &mut Outbox
     let is_certain = match request.state {
         RequestState::Delivered => true,
         RequestState::Safe => {
-            request.replica.is_safe() && !request.is_asking() && now < request.kept_until()
+            request.replica.is_safe() && !request.is_asking() && !request.is_expired(now)
         }
         RequestState::Refused
         | RequestState::Moving

@@ -99,7 +99,7 @@ fn wants_now(state: &State, request: &Request) -> (Arc<[DepotId]>, Option<Timest
 fn wants(state: &State, request: &Request) -> Arc<[DepotId]> {
     // A source that is being removed can't be counted on.
     let has_source = request.release != Release::Commanded && !request.awaits_inventories();
-    if !request.is_under_way() || !has_source {
+    if !request.is_under_way() || !has_source || request.is_expired(state.now) {
         return Arc::default();
     }
     let lanes = request.wanted_lanes(&state.settings);
@@ -121,6 +121,9 @@ fn wants(state: &State, request: &Request) -> Arc<[DepotId]> {
 /// Returns depots to which something of the request may go on: those beyond the first level it
 /// uses, and destinations. If something is rebuilt, returns all of them.
 fn nearer(state: &State, request: &Request) -> Vec<DepotId> {
+    if request.is_expired(state.now) {
+        return Vec::new();
+    }
     if request.mend.as_deref().is_some_and(Push::has_work) {
         return request.lanes.iter().map(|lane| lane.depot).collect();
     }

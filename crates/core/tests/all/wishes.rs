@@ -609,6 +609,33 @@ fn a_source_stays_once_depots_keep_its_data_no_longer() {
 }
 
 #[test]
+fn nothing_is_sent_once_depots_keep_it_no_longer() {
+    for (keeps_s, is_sent_again) in [(300, false), (100_000, true)] {
+        let mut desk = Desk::new(&alike(3));
+        let keep_until = Some(START + Duration::from_secs(keeps_s));
+        let wishes = Wishes {
+            keep_until,
+            ..Wishes::default()
+        };
+        desk.submit("2+1", 40, 100, wishes);
+        desk.pass(400);
+        let sent = desk.sent.len();
+        assert!(sent > 0, "{}", desk.story());
+        // Depots where it expired say that they hold nothing.
+        for depot in (1..=3).map(DepotId::new) {
+            let (request, held) = (REQUEST, Vec::new());
+            desk.give(vec![Input::DepotInventory {
+                depot,
+                request,
+                held,
+            }]);
+        }
+        desk.pass(400);
+        assert_eq!(desk.sent.len() > sent, is_sent_again, "{}", desk.story());
+    }
+}
+
+#[test]
 fn a_release_that_can_never_succeed_ends_at_once_and_one_of_a_file_in_use_does_not() {
     for (fault, is_over) in [(Fault::Unremovable, true), (Fault::SourceBusy, false)] {
         let mut desk = to_be_released();

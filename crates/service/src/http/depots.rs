@@ -17,7 +17,7 @@ use crate::{
     circuits,
     depots::{self, Depot},
     driver::Centre,
-    enlist::{check_terms, enlist},
+    enlist::{check_terms, enlist, replaced},
     invites, render,
     tokens::Caller,
 };
@@ -55,8 +55,12 @@ pub(crate) async fn add(
     Extension(caller): Extension<Arc<Caller>>,
     Json(new): Json<api::NewDepot>,
 ) -> Answer<Json<api::Depot>> {
-    let depot = enlist(&desk.centre, &desk.watches, new, caller.viewer()).await?;
-    Ok(Json(render::depot(&desk.centre, &depot)))
+    let centre = &desk.centre;
+    if let Some(known) = replaced(centre, caller.viewer(), &new)? {
+        refuse_needed(centre, &known)?;
+    }
+    let depot = enlist(centre, &desk.watches, new, caller.viewer()).await?;
+    Ok(Json(render::depot(centre, &depot)))
 }
 
 /// How to take a depot out of the books.

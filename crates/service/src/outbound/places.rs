@@ -1,8 +1,11 @@
 //! Places that exports write to: one export would take the other's files for its own, so each place
-//! has one at a time.
+//! has one at a time. Nor does one write to what another removes once it is safe: of two that go
+//! opposite ways each would take the other's source for its copy, and both would go.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -21,6 +24,9 @@ use crate::{
     credentials::{Behalf, apart},
     inbound::look,
 };
+
+/// Start of a place that a request empties once its data is safe.
+const LEAVING: char = '<';
 
 /// Reserved places, by address. A place includes everything below it.
 #[derive(Debug, Default)]
@@ -99,44 +105,82 @@ fn free(
     is_over: impl Fn(RequestId) -> bool,
 ) -> Result<()> {
     for place in places {
-        while let Some((other, request)) = overlapping(taken, place) {
-            if !is_over(request) {
-                return Err(conflict(shown, request));
+        let looks = match place.strip_prefix(LEAVING) {
+            Some(emptied) => vec![(emptied.to_owned(), "goes into what this would remove")],
+            None => vec![
+                (place.clone(), "goes there too"),
+                (
+                    format!("{LEAVING}{place}"),
+                    "removes what lies there once it is safe",
+                ),
+            ],
+        };
+        for (place, does) in looks {
+            while let Some((other, request)) = overlapping(taken, &place) {
+                if !is_over(request) {
+                    return Err(conflict(shown, request, does));
+                }
+                taken.remove(&other);
             }
-            taken.remove(&other);
         }
     }
     Ok(())
 }
 
-fn conflict(shown: &str, other: RequestId) -> Error {
+fn conflict(shown: &str, other: RequestId, does: &str) -> Error {
     let other = match other.get() > NOBODY_MAX / 2 {
         true => "another request, submitted just now,".to_owned(),
         false => other.to_string(),
     };
-    let why = format!("{other} goes there too, and is not through");
+    let why = format!("{other} {does}, and is not through");
     Error::new(ErrorKind::Conflict, "stage out to", shown)
         .cause(why)
         .hint("wait for that one, or name another place")
         .at(Locus::Destination)
 }
 
-/// Returns the places under which a request writes. A path through symbolic links also reserves its
-/// target.
+/// Returns the places under which a request writes, and which it empties. A path through symbolic
+/// links also reserves its target.
 pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
+    let real = |path: &Path| {
+        let real = seen_soon(behalf, path);
+        real.map(|real| format!(" {}", Location::Local(real).spelling()))
+    };
     let mut roots = Vec::new();
     if let Ok(Location::Local(path)) = Location::parse(record.destination.as_ref()) {
-        let real = seen_soon(behalf, &path);
-        roots.extend(real.map(|real| format!(" {}", Location::Local(real).spelling())));
+        roots.extend(real(&path));
     }
     roots.push(spelled(record, Some(behalf)));
+    let mut emptied = emptied(record);
+    if let Some(path) = released(record) {
+        emptied.extend(real(&path).map(|real| format!("{LEAVING}{real}")));
+    }
+    roots.append(&mut emptied);
     below(record, roots)
+}
+
+/// Returns the local source that is removed once it is safe.
+fn released(record: &RequestRecord) -> Option<PathBuf> {
+    let source = Location::parse(OsStr::from_bytes(&record.source));
+    match source {
+        Ok(Location::Local(path)) if record.release => Some(path),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// Returns the places that a request empties, as they are written.
+fn emptied(record: &RequestRecord) -> Vec<String> {
+    let released = released(record).into_iter();
+    let spelled = |path| format!("{LEAVING} {}", Location::Local(path).spelling());
+    released.map(spelled).collect()
 }
 
 /// Returns the same places without examining any directory, so that a hung file system delays
 /// nobody. The owner may be unknown by now.
 pub(crate) fn places_as_written(record: &RequestRecord, behalf: Option<&Behalf>) -> Vec<String> {
-    below(record, vec![spelled(record, behalf)])
+    let mut roots = emptied(record);
+    roots.push(spelled(record, behalf));
+    below(record, roots)
 }
 
 /// Returns the destination of a request in one canonical spelling, as far as possible.
@@ -245,6 +289,30 @@ mod tests {
         let first = taken.take_for(("there", places()), nobody, || failed);
         assert!(first.is_err());
         second().unwrap();
+    }
+
+    #[test]
+    fn nothing_goes_into_what_another_removes_nor_the_other_way_round() {
+        let nobody = |_| false;
+        let ways = |from: &str, to: &str| vec![format!(" {to}"), format!("{LEAVING} {from}")];
+        let reserved = Places::default();
+        reserved.take(RequestId::new(1), ways("/a", "/b"));
+        for (from, to, why) in [
+            ("/b", "/a", "r1 removes what lies there once it is safe"),
+            ("/b/x", "/c", "r1 goes into what this would remove"),
+            ("/c", "/a/x", "r1 removes what lies there once it is safe"),
+            ("/a", "/c", ""),
+            ("/c", "/d", ""),
+        ] {
+            let places = ways(from, to);
+            let said = match reserved.check((to, &places), nobody) {
+                Ok(()) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            let is_free = from == "/a" || to == "/d";
+            assert_eq!(said.is_empty(), is_free, "{from} to {to}: {said}");
+            assert!(said.contains(why), "{from} to {to}: {said}");
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ use rustix::{
     io::Errno,
 };
 
+/// Most names that are tried for a file whose own was taken meanwhile.
+const NAMES_MAX: u32 = 1000;
+
 /// Returns the place where a file waits for its last look: the same each time, so that a service
 /// that was killed meanwhile finds it again.
 fn aside(path: &Path) -> PathBuf {
@@ -23,13 +26,36 @@ fn aside(path: &Path) -> PathBuf {
     path.with_file_name(OsStr::from_bytes(&leaving_name(name.as_bytes())))
 }
 
-/// Gives a file that was moved aside its name again. If something newer has that name, it goes: that
-/// would have taken its place.
+/// Gives a file that was moved aside its name again. If something has that name meanwhile, it goes if
+/// `is_it`; another takes the first free name of `NAME.posthaste-1` and so on, as nobody knows which
+/// of both is wanted.
 ///
 /// # Errors
 /// Those of the operating system; then it stays aside.
-pub(super) fn put_back(path: &Path) -> io::Result<()> {
-    let aside = aside(path);
+pub(super) fn put_back(path: &Path, is_it: impl Fn(&fs::Metadata) -> bool) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_owned();
+    let mut number = 0;
+    loop {
+        let mut name = name.clone();
+        if number > 0 {
+            name.push(format!(".posthaste-{number}"));
+        }
+        match put_at(path, &path.with_file_name(name)) {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX => {
+                let aside = aside(path);
+                if fs::symlink_metadata(&aside).is_ok_and(|found| is_it(&found)) {
+                    return fs::remove_file(aside);
+                }
+                number += 1;
+            }
+            put => return put,
+        }
+    }
+}
+
+/// Gives a file that was moved aside from one path another.
+fn put_at(from: &Path, path: &Path) -> io::Result<()> {
+    let aside = aside(from);
     let named = match renameat_with(CWD, &aside, CWD, path, RenameFlags::NOREPLACE) {
         // Some file systems, Lustre and NFS among them, can't do that in one step.
         Err(Errno::INVAL) => fs::hard_link(&aside, path).and_then(|()| fs::remove_file(&aside)),
@@ -37,7 +63,6 @@ pub(super) fn put_back(path: &Path) -> io::Result<()> {
     };
     match named {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(aside),
         named => named,
     }
 }
@@ -66,7 +91,8 @@ pub(super) fn remove(path: &Path, is_it: impl Fn(&fs::Metadata) -> bool) -> io::
     if fs::symlink_metadata(&aside).is_ok_and(|found| is_it(&found)) {
         return fs::remove_file(&aside).map(|()| true);
     }
-    put_back(path).map(|()| false)
+    // It was looked at: it is another, or somebody waits to write to it.
+    put_back(path, |_| false).map(|()| false)
 }
 
 #[cfg(test)]
@@ -97,12 +123,15 @@ mod tests {
     fn what_a_killed_service_moved_aside_comes_back_unless_something_newer_is_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        put_back(&path).unwrap();
-        for (moved, wanted) in [("caught", "caught"), ("older", "caught")] {
+        let is_it = |found: &fs::Metadata| found.size() == 5;
+        put_back(&path, is_it).unwrap();
+        for (moved, files) in [("caught", 1), ("older", 1), ("another", 2), ("a fourth", 3)] {
             fs::write(aside(&path), moved).unwrap();
-            put_back(&path).unwrap();
-            assert_eq!(fs::read_to_string(&path).unwrap(), wanted);
-            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+            put_back(&path, is_it).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "caught");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), files);
         }
+        let kept = fs::read_to_string(folder.path().join("file.posthaste-2"));
+        assert_eq!(kept.unwrap(), "a fourth");
     }
 }

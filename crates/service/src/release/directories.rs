@@ -5,9 +5,15 @@ use std::{fs, io, os::unix::ffi::OsStrExt, path::Path};
 use posthaste_endpoint::{Error, Locus, Result, is_mark};
 
 /// Removes files by which a directory is looked for elsewhere, now or by a service that was killed.
+/// They are empty; another of such a name is somebody's.
 fn remove_marks(path: &Path) {
+    let is_ours = |entry: &fs::DirEntry| {
+        let found = entry.metadata();
+        is_mark(entry.file_name().as_bytes())
+            && found.is_ok_and(|found| found.is_file() && found.len() == 0)
+    };
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| is_mark(entry.file_name().as_bytes())) {
+    for entry in entries.filter(is_ours) {
         // What stays keeps its directory.
         let _ = fs::remove_file(entry.path());
     }

@@ -79,6 +79,13 @@ impl Request {
         until.unwrap_or(self.spec.deadline + KEEP_DEFAULT)
     }
 
+    /// Returns whether depots keep it no longer: they refuse what expired. A time before it was
+    /// submitted only prices it.
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        let until = self.kept_until();
+        self.submitted < until && until <= now
+    }
+
     /// Returns the terms on which the depot of a lane is lent for it alone; none if the terms for
     /// all apply.
     pub(crate) fn lent(&self, lane: usize) -> Option<&LentTerms> {
