@@ -4,6 +4,7 @@
 mod caught;
 mod directories;
 mod own;
+mod sealed;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,7 +20,7 @@ use posthaste_endpoint::{
     posix::{HeldLease, Lease, Place, lies_in_memory},
 };
 use posthaste_engine::{
-    dataset::{FileEntry, FileKind, FileList, Root, changed_ns},
+    dataset::{FileEntry, FileKind, FileList, Root},
     sealed::Sealed,
 };
 use posthaste_journal::RequestRecord;
@@ -29,6 +30,7 @@ use tokio::sync::mpsc;
 
 use crate::{depots::Depots, driver::Arrival, store::Store};
 use directories::remove_directory;
+use sealed::{is_as_sealed, is_older, is_touched};
 
 /// Stores the manifest at depots, then removes the source.
 ///
@@ -482,30 +484,6 @@ fn changed(shown: impl Into<String>) -> Error {
         .cause("it changed after the dataset was sealed, so it stays")
 }
 
-/// Returns whether its mode, owner or attributes changed, or its bytes changed and its time was set
-/// back.
-fn is_touched(entry: &FileEntry, found: &fs::Metadata) -> bool {
-    entry.changed_ns != 0 && entry.changed_ns != changed_ns(found)
-}
-
-fn is_as_sealed(entry: &FileEntry, found: &fs::Metadata) -> bool {
-    let size_is_same = match entry.kind {
-        FileKind::Regular => found.is_file() && found.len() == entry.size,
-        FileKind::Symlink { .. } => found.is_symlink(),
-        FileKind::Directory => found.is_dir(),
-        FileKind::LeftOut => false,
-    };
-    let mtime = (entry.mtime_s, i64::from(entry.mtime_ns));
-    size_is_same && found.ino() == entry.inode && (found.mtime(), found.mtime_nsec()) == mtime
-}
-
-/// Returns whether nothing of a file, including its name, is newer than this. Otherwise its source
-/// may have been released after the backup, and another file may have its name, number and time.
-fn is_older(found: &fs::Metadata, made: Timestamp) -> bool {
-    let made = i128::from(made.as_micros()) * 1000;
-    i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec()) <= made
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -517,7 +495,7 @@ mod tests {
 
     use posthaste_endpoint::Actor;
     use posthaste_engine::{
-        dataset::{DatasetId, scan},
+        dataset::{DatasetId, changed_ns, scan},
         sealed::{Encryption, Seal},
     };
     use posthaste_types::{Bytes, ChunkIndex, Code, FragmentIndex};

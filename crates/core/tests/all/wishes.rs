@@ -621,8 +621,10 @@ fn nothing_is_sent_once_depots_keep_it_no_longer() {
         desk.pass(400);
         let sent = desk.sent.len();
         assert!(sent > 0, "{}", desk.story());
-        // Depots where it expired say that they hold nothing.
+        // Depots that come back hold nothing any more.
         for depot in (1..=3).map(DepotId::new) {
+            let fault = Fault::Unreachable;
+            desk.give(vec![Input::DepotDown { depot, fault }, up(depot)]);
             let (request, held) = (REQUEST, Vec::new());
             desk.give(vec![Input::DepotInventory {
                 depot,
