@@ -239,6 +239,8 @@ impl Drop for CondorPool {
     }
 }
 
+/// Returns the configuration of a pool. Its only plug-in is the one for the web: those of clouds are
+/// programs in Python that are asked what they can do at each transfer, for 20 s of a core.
 fn config(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -262,6 +264,7 @@ fn config(folder: &Path) -> String {
          CONDOR_HOST = 127.0.0.1\n\
          NETWORK_INTERFACE = 127.0.0.1\n\
          NUM_CPUS = 4\n\
+         FILETRANSFER_PLUGINS = $(LIBEXEC)/curl_plugin\n\
          RUNBENCHMARKS = false\n\
          NEGOTIATOR_INTERVAL = 1\n\
          NEGOTIATOR_MIN_INTERVAL = 1\n\

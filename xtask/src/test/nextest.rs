@@ -1,7 +1,10 @@
 //! The runner of the tests, cargo-nextest, and the report it leaves.
 
 use std::{
+    env,
+    ffi::OsString,
     fs::{self, File},
+    iter,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -223,6 +226,9 @@ impl Nextest {
             .current_dir(root())
             // The place and the words of a failed test suffice; a hundred frames hide them.
             .env("RUST_BACKTRACE", "0");
+        if let Some(path) = path_with_python() {
+            command.env("PATH", path);
+        }
         for (name, value) in plain.get_envs() {
             if value.is_none() {
                 command.env_remove(name);
@@ -230,6 +236,21 @@ impl Nextest {
         }
         command
     }
+}
+
+/// Returns `PATH` with the folder of the Python interpreter first; `None` without one. A version
+/// manager (pyenv, asdf) puts a script there that looks for it, a fifth of a second of a core each
+/// time, and tests start hundreds of programs in Python.
+fn path_with_python() -> Option<OsString> {
+    let asked = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .ok()?;
+    let interpreter = PathBuf::from(String::from_utf8(asked.stdout).ok()?.trim());
+    #[expect(clippy::disallowed_methods, reason = "the programs of the machine")]
+    let path = env::var_os("PATH")?;
+    let folder = interpreter.parent()?.to_owned();
+    env::join_paths(iter::once(folder).chain(env::split_paths(&path))).ok()
 }
 
 /// Returns nextest's path of a profile's report.

@@ -147,11 +147,11 @@ impl Centre {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(install::find_python().unwrap());
         command
+            .arg(ALONE)
             .arg(plugins().join("fake/fakepbs"))
             .arg(self.path("pbs"))
             .args(words)
-            .current_dir(self.folder.path())
-            .env("PYTHONDONTWRITEBYTECODE", "1");
+            .current_dir(self.folder.path());
         command
     }
 
@@ -164,7 +164,7 @@ impl Centre {
         let start = now();
         while !holds() {
             assert!(start.elapsed() < PATIENCE, "{what}: {}", self.log());
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(500));
         }
     }
 
@@ -214,7 +214,7 @@ impl Centre {
                 return job;
             }
             assert!(start.elapsed() < PATIENCE, "{job}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(500));
         }
     }
 
@@ -255,6 +255,10 @@ for query in '', '&phase=gone':
     q = r.Request(sys.argv[1] + '/v1/jobs?scheduler=pbs' + query, headers={'Authorization': 'Bearer ' + os.environ['TOKEN']})
     print(r.urlopen(q).read().decode())";
 
+/// Option of Python to look for nothing of the user's or the machine's, and to write nothing: a start
+/// takes two thirds of the time.
+const ALONE: &str = "-ISB";
+
 fn plugins() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/pbs")
 }
@@ -266,7 +270,7 @@ fn install_programs(folder: &Path) {
     fs::create_dir(folder.join("bin")).unwrap();
     for name in ["qstat", "pbsnodes"] {
         let line = format!(
-            "#!/bin/sh\nPYTHONDONTWRITEBYTECODE=1 exec {} {} {} {name} \"$@\"\n",
+            "#!/bin/sh\nexec {} {ALONE} {} {} {name} \"$@\"\n",
             python.display(),
             fake.display(),
             folder.join("pbs").display()
