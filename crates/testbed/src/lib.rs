@@ -15,6 +15,7 @@ mod condor_pool;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod debian_13;
+mod empty_files;
 mod ftp_server;
 mod gcs_server;
 mod grid_ftp_server;
@@ -57,6 +58,7 @@ pub use azure_server::AzureServer;
 pub use collector::Collector;
 pub use condor_pool::CondorPool;
 pub use debian_13::{again_in_debian_13, in_debian_13, is_in_debian_13};
+pub use empty_files::make_empty_files;
 pub use ftp_server::{FtpFace, FtpServer};
 pub use gcs_server::GcsServer;
 pub use grid_ftp_server::GridFtpServer;

@@ -11,7 +11,9 @@ use std::{
 use crate::support::ask::ask;
 use crate::support::processes::{PATIENCE, Service, binary, now, text};
 use posthaste_endpoint::encode;
-use posthaste_testbed::{S3Server, SshServer, StoreLooks, StoreMask, WebFace, WebServer};
+use posthaste_testbed::{
+    S3Server, SshServer, StoreLooks, StoreMask, WebFace, WebServer, make_empty_files,
+};
 use serde_json::Value;
 
 /// Service with profiles for its own store and SSH server.
@@ -676,9 +678,8 @@ fn a_hundred_thousand_entries_are_paged_without_loss_while_they_are_forgotten() 
     let mut world = World::with(&["--listing-cache", "64K"]);
     let large = world.path("large");
     fs::create_dir(&large).unwrap();
-    for number in 0..ENTRIES {
-        fs::File::create(large.join(format!("rank-{:06}", number * 7919 % ENTRIES))).unwrap();
-    }
+    let ranks = (0..ENTRIES).map(|number| format!("rank-{:06}", number * 7919 % ENTRIES));
+    make_empty_files(&large, ranks).unwrap();
     for number in 0..10 {
         write(&world.path(&format!("small/{number}/x")), "x");
     }

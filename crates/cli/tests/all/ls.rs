@@ -12,7 +12,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use posthaste_testbed::{S3Server, SshServer};
+use posthaste_testbed::{S3Server, SshServer, make_empty_files};
 use serde_json::Value;
 
 /// Folder with its own home.
@@ -294,11 +294,9 @@ fn make_many(root: &Path, directories: usize, files: usize) -> BTreeSet<String> 
     for directory in 0..directories {
         fs::create_dir_all(root.join(format!("d{directory}/sub"))).unwrap();
         wanted.extend([format!("d{directory}/"), format!("d{directory}/sub/")]);
-        for file in 0..files {
-            let name = format!("d{directory}/sub/file{file}");
-            fs::write(root.join(&name), "").unwrap();
-            wanted.insert(name);
-        }
+        let names = (0..files).map(|file| format!("d{directory}/sub/file{file}"));
+        make_empty_files(root, names.clone()).unwrap();
+        wanted.extend(names);
     }
     wanted
 }

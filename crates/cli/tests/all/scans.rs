@@ -16,7 +16,10 @@ use crate::support::{
     processes::{Relay, Service},
     sources::{Centre, PATIENCE, command, now, picture, text},
 };
-use posthaste_testbed::odd::{Answer, Deed, Files, Habits, Server};
+use posthaste_testbed::{
+    make_empty_files,
+    odd::{Answer, Deed, Files, Habits, Server},
+};
 use serde_json::Value;
 
 /// Keys of a page.
@@ -179,10 +182,9 @@ fn an_offload_over_depots_of_what_is_listed_for_long_is_cancelled_and_in_nobodys
         }
         None
     }));
-    fs::create_dir(files.behind().join("long")).unwrap();
-    for number in 0..10_000 {
-        fs::write(files.behind().join(format!("long/{number:05}")), "").unwrap();
-    }
+    let long = files.behind().join("long");
+    fs::create_dir(&long).unwrap();
+    make_empty_files(&long, (0..10_000).map(|number| format!("{number:05}"))).unwrap();
     let quick = folder.path().join("quick");
     fs::create_dir(&quick).unwrap();
     fs::write(quick.join("file"), "bytes").unwrap();

@@ -14,6 +14,7 @@ use posthaste_endpoint::{
     relay::{Credential, DatasetId, Fingerprint, RelayAddress, RelayClient, Scope, mint, wire},
 };
 use posthaste_relay::{Relay, RelayOptions};
+use posthaste_testbed::make_empty_files;
 use posthaste_types::{ByteRate, Bytes as Amount, ChunkIndex, FragmentIndex};
 use tokio::{
     net::TcpStream,
@@ -389,12 +390,11 @@ async fn an_inventory_of_many_pages_is_whole() {
     fs::create_dir_all(&dataset).unwrap();
     fs::write(dataset.join("expires"), "99999999999").unwrap();
     let empty = digest(b"");
-    for chunk in 0..count {
-        let group = dataset.join((chunk / 4096).to_string());
-        if chunk % 4096 == 0 {
-            fs::create_dir(&group).unwrap();
-        }
-        fs::write(group.join(format!("{chunk}.3.{empty}")), b"").unwrap();
+    for group in 0..count.div_ceil(4096) {
+        let folder = dataset.join(group.to_string());
+        fs::create_dir(&folder).unwrap();
+        let chunks = group * 4096..count.min((group + 1) * 4096);
+        make_empty_files(&folder, chunks.map(|chunk| format!("{chunk}.3.{empty}"))).unwrap();
     }
     let relay = Running::start(dir.path(), |_| ()).await;
     let held = relay.client().inventory(&id).await.unwrap();
