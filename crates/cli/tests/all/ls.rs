@@ -172,9 +172,10 @@ fn what_can_not_be_listed_has_its_code() {
 fn a_reader_that_goes_away_ends_it() {
     let world = World::new();
     for folder in 0..40 {
-        for file in 0..100 {
-            world.write(&format!("tree/{folder}/a-rather-long-name-{file}"), "");
-        }
+        let folder = world.path(&format!("tree/{folder}"));
+        fs::create_dir_all(&folder).unwrap();
+        let names = (0..100).map(|file| format!("a-rather-long-name-{file}"));
+        make_empty_files(&folder, names).unwrap();
     }
     for arguments in [
         &["-R", "tree"][..],

@@ -8,7 +8,7 @@ use posthaste_sim::{Fate, Report, Scenario, simulate, simulate_with};
 
 use crate::support::playing;
 
-use playing::{load, play};
+use playing::{load, play, share_of};
 
 #[test]
 fn the_demo_meets_its_deadline_with_every_seed() {
@@ -54,7 +54,7 @@ fn encryption_costs_a_tag_for_each_chunk_and_nothing_else() {
     let encrypted = text.replace("[[request]]", "[[request]]\nencrypted = true");
     assert_ne!(encrypted, text);
     let encrypted = Scenario::parse(&encrypted).unwrap();
-    for seed in 0..20 {
+    for seed in share_of(0..20) {
         let report = simulate(&encrypted, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 1);
@@ -211,7 +211,7 @@ fn a_driver_killed_while_a_plan_is_solved_answers_in_the_end() {
     let text = std::fs::read_to_string(path).unwrap();
     let killed = format!("{text}\n[[fault]]\nkind = \"driver-crash\"\nat_s = [61.9, 62.1]\n");
     let scenario = Scenario::parse(&killed).unwrap();
-    for seed in 0..100 {
+    for seed in share_of(0..100) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.fates.len(), 2, "{}", report.to_text());

@@ -5,11 +5,11 @@ use posthaste_sim::{Fate, deadlines::score_with, simulate};
 
 use crate::support::playing;
 
-use playing::load;
+use playing::{load, share_of};
 
 #[test]
 fn who_is_more_urgent_does_not_take_space_that_was_promised() {
-    for seed in 0..20 {
+    for seed in share_of(0..20) {
         let report = simulate(&load("tight-space"), seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         let fates: Vec<&Fate> = report.fates.iter().map(|(_, fate)| fate).collect();
@@ -19,7 +19,7 @@ fn who_is_more_urgent_does_not_take_space_that_was_promised() {
 
 #[test]
 fn depots_are_rid_of_what_goes_on_before_others_take_its_space() {
-    for seed in 0..10 {
+    for seed in share_of(0..10) {
         let report = simulate(&load("full-destination"), seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         let met = report.fates.iter().filter(|(_, fate)| *fate == Fate::Met);

@@ -8,7 +8,7 @@ use posthaste_types::RequestId;
 
 use crate::support::playing;
 
-use playing::play;
+use playing::{play, share_of};
 
 fn load() -> Scenario {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in.toml");
@@ -31,7 +31,7 @@ fn when(report: &Report, request: u64, is_it: impl Fn(&Happening) -> bool) -> Op
 #[test]
 fn stage_ins_come_in_time_and_not_before_with_every_seed() {
     let scenario = load();
-    for seed in 0..40 {
+    for seed in share_of(0..40) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
@@ -54,7 +54,7 @@ fn what_is_wanted_at_a_moment_that_moves_comes_just_before_it_with_every_seed() 
     let path =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in-moves.toml");
     let scenario = Scenario::load(&path).unwrap();
-    for seed in 0..40 {
+    for seed in share_of(0..40) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
@@ -81,7 +81,7 @@ fn what_lies_apart_comes_in_time_with_every_seed_and_the_source_that_binds_is_na
     let path =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in-parts.toml");
     let scenario = Scenario::load(&path).unwrap();
-    for seed in 0..40 {
+    for seed in share_of(0..40) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
@@ -114,7 +114,7 @@ fn what_lies_apart_comes_in_time_with_every_seed_and_the_source_that_binds_is_na
 fn what_comes_slowly_gathers_near_the_centre_and_comes_late_with_every_seed() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-in-near.toml");
     let scenario = Scenario::load(&path).unwrap();
-    for seed in 0..40 {
+    for seed in share_of(0..40) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 1, "seed {seed}");
@@ -138,7 +138,7 @@ fn what_goes_out_leaves_scratch_once_all_of_it_is_there_with_every_seed() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/stage-out.toml");
     let scenario = Scenario::load(&path).unwrap();
     let mut retried = 0;
-    for seed in 0..40 {
+    for seed in share_of(0..40) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");
@@ -160,7 +160,7 @@ fn what_goes_out_leaves_scratch_once_all_of_it_is_there_with_every_seed() {
 fn what_goes_over_depots_to_an_address_leaves_scratch_while_that_is_away_with_every_seed() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/onward.toml");
     let scenario = Scenario::load(&path).unwrap();
-    for seed in 0..40 {
+    for seed in share_of(0..40) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");

@@ -8,7 +8,7 @@ use posthaste_types::RequestId;
 
 use crate::support::playing;
 
-use playing::play;
+use playing::{play, share_of};
 
 /// Returns the time when a request was safe.
 fn safe_after(report: &Report, request: u64) -> Duration {
@@ -248,7 +248,7 @@ size_mib = 1.0
 #[test]
 fn no_more_losses_are_promised_than_suffice_once_the_source_is_gone() {
     let scenario = Scenario::parse(SUFFICES).unwrap();
-    for seed in 0..20 {
+    for seed in share_of(0..20) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
     }
@@ -261,7 +261,7 @@ fn no_more_losses_are_promised_than_suffice_once_the_source_is_gone() {
 fn depots_lent_for_one_request_take_nothing_of_it_outside_their_hours_or_above_their_load() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/lent.toml");
     let scenario = Scenario::load(&path).unwrap();
-    for seed in 0..8 {
+    for seed in share_of(0..8) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 4, "seed {seed}");
@@ -273,7 +273,7 @@ fn depots_lent_for_one_request_take_nothing_of_it_outside_their_hours_or_above_t
 fn depots_of_an_owner_take_nothing_of_others_whatever_these_name() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/owned.toml");
     let scenario = Scenario::load(&path).unwrap();
-    for seed in 0..8 {
+    for seed in share_of(0..8) {
         let report = simulate(&scenario, seed);
         assert!(report.is_clean(), "seed {seed}\n{}", report.to_text());
         assert_eq!(report.count(Fate::Met), 2, "seed {seed}");

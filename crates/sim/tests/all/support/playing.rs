@@ -35,8 +35,12 @@ pub fn play_written(name: &str, text: &str, seeds: Range<u64>) -> Vec<Report> {
     play_all(name, &Scenario::parse(text).unwrap(), seeds)
 }
 
+/// Returns the seeds that are played now: the first third by day, all at night.
+pub fn share_of(seeds: Range<u64>) -> Range<u64> {
+    seeds.start..seeds.start + night::share_of(seeds.end - seeds.start)
+}
+
 fn play_all(name: &str, scenario: &Scenario, seeds: Range<u64>) -> Vec<Report> {
-    let seeds = seeds.start..seeds.start + night::share_of(seeds.end - seeds.start);
     let one = |seed| {
         let report = simulate(scenario, seed);
         assert!(
@@ -46,7 +50,7 @@ fn play_all(name: &str, scenario: &Scenario, seeds: Range<u64>) -> Vec<Report> {
         );
         report
     };
-    seeds.map(one).collect()
+    share_of(seeds).map(one).collect()
 }
 
 /// Returns the seconds from the start of the last story line that contains `what`.
