@@ -259,8 +259,8 @@ async fn all_of(mut listing: Box<dyn Listing>) -> Vec<Entry> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_tree_is_listed_whole_and_from_a_mark() {
     let mut wanted = BTreeMap::new();
-    let flat = (0..1_500).map(|n| format!("flat/img-{n:07}"));
-    let deep = (0..900).map(|n| format!("run-{}/out/step{}/x{n}", n % 3, n / 300));
+    let flat = (0..2_500).map(|n| format!("flat/img-{n:07}"));
+    let deep = (0..1_200).map(|n| format!("run-{}/out/step{}/x{n}", n % 3, n / 400));
     for name in flat.chain(deep) {
         for (slash, _) in name.match_indices('/') {
             wanted.insert(name[..slash].to_owned(), Kind::Directory);
@@ -314,7 +314,7 @@ async fn a_large_tree_is_listed_whole_and_from_a_mark() {
     );
     assert!(found == wanted, "{} of {}", found.len(), wanted.len());
     let names = all_of(gcs.list(b"flat", false).await.unwrap()).await;
-    assert_eq!(names.len(), 1_500);
+    assert_eq!(names.len(), 2_500);
 }
 
 /// Returns bytes that differ from segment to segment.
