@@ -10,7 +10,7 @@ use crate::{
 /// language, which `Database::definition` translates for another database. A migration that adds a
 /// column with a value to `request`, `depot`, `token`, `event` or `chunk` must empty the digests
 /// there.
-const MIGRATIONS: [&str; 28] = [
+const MIGRATIONS: [&str; 29] = [
     "
     CREATE TABLE input (
         seq INTEGER PRIMARY KEY,
@@ -190,6 +190,14 @@ const MIGRATIONS: [&str; 28] = [
         PRIMARY KEY (request, file)
     );",
     "ALTER TABLE depot ADD COLUMN owner TEXT;",
+    "CREATE TABLE row_sum (
+        kind INTEGER NOT NULL,
+        request INTEGER NOT NULL,
+        held INTEGER NOT NULL,
+        total INTEGER NOT NULL,
+        digest BLOB,
+        PRIMARY KEY (kind, request)
+    );",
 ];
 
 /// First schema with digests.

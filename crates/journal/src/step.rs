@@ -1,5 +1,6 @@
 //! Steps of the mind: appended whole, replayed in order.
 
+mod beside;
 mod chain;
 
 use posthaste_core::contract::{Command, Event, Happening, Input};
@@ -13,6 +14,7 @@ use crate::{
     request::REQUEST,
     snapshot, to_sql,
 };
+use beside::{CHUNKS, LEFT_OUT, Rows};
 pub(crate) use chain::check_all;
 use chain::{Since, each_step, newest_snapshot};
 
@@ -22,8 +24,6 @@ const EVENTS_MAX: i64 = 1_000_000;
 const REPLAYED_AT_ONCE: i64 = 8192;
 
 const EVENT_COLUMNS: [&str; 4] = ["seq", "at_micros", "request", "record"];
-const CHUNK_COLUMNS: [&str; 3] = ["request", "chunk", "digests"];
-const LEFT_OUT_COLUMNS: [&str; 2] = ["request", "file"];
 
 /// Input row of a step taken because time passed, so that a replay takes it too.
 const WAKEUP: &[u8] = &[];
@@ -139,7 +139,11 @@ impl Journal {
             digest::check_row(row, || format!("what was left out of {request}"))?;
             row.get("file").map(from_sql)
         };
-        let files = rows.and_then(|rows| rows.iter().map(read).collect());
+        let files = rows.and_then(|rows| {
+            let files = rows.iter().map(read).collect::<Result<_, _>>()?;
+            LEFT_OUT.check(self.database.as_ref(), request, &rows)?;
+            Ok(files)
+        });
         files.map_err(self.failed("read"))
     }
 
@@ -148,10 +152,9 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Database`]; then none was recorded.
     pub fn leave_out(&mut self, request: RequestId, files: &[u64]) -> Result<(), JournalError> {
-        let rows: Vec<_> = (files.iter())
-            .map(|file| left_out_row(request, *file))
-            .collect();
-        self.write(|database| insert_left_out(database, &rows))
+        let files = files.iter().map(|file| (to_sql(*file), Vec::new()));
+        let rows = Rows::from([(to_sql(request.get()), files.collect())]);
+        self.write(|database| LEFT_OUT.keep(database, rows))
     }
 
     /// Returns the number of chunks of a request that were read so far.
@@ -163,7 +166,10 @@ impl Journal {
             "SELECT count(*) FROM chunk WHERE request = ?1",
             &params![to_sql(request.get())],
         );
-        let count = count.and_then(number_of::<i64>);
+        let count = count.and_then(number_of::<i64>).and_then(|count| {
+            CHUNKS.check_count(self.database.as_ref(), request, count)?;
+            Ok(count)
+        });
         count.map(from_sql).map_err(self.failed("read"))
     }
 
@@ -260,7 +266,8 @@ impl Journal {
         rows.map_err(&failed)?.iter().map(read).collect()
     }
 
-    /// Returns the digests of one chunk; none before it was read.
+    /// Returns the digests of one chunk; none before it was read. A row that a damaged key hides is
+    /// found by [`Self::chunks`] alone: nothing else looks at all of them.
     ///
     /// # Errors
     /// [`JournalError::Database`], [`JournalError::Malformed`].
@@ -274,7 +281,7 @@ impl Journal {
             "SELECT * FROM chunk WHERE request = ?1 AND chunk = ?2",
             &params![to_sql(request.get()), chunk.get()],
         )?;
-        Ok(found.into_iter().next())
+        Ok(found.0.into_iter().next())
     }
 
     /// Returns the digests of every chunk read so far, in chunk order.
@@ -282,11 +289,13 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Database`] or [`JournalError::Malformed`].
     pub fn chunks(&self, request: RequestId) -> Result<Vec<ChunkRecord>, JournalError> {
-        self.select_chunks(
+        let (chunks, rows) = self.select_chunks(
             request,
             "SELECT * FROM chunk WHERE request = ?1 ORDER BY chunk",
             &params![to_sql(request.get())],
-        )
+        )?;
+        let checked = CHUNKS.check(self.database.as_ref(), request, &rows);
+        checked.map_err(self.failed("read")).map(|()| chunks)
     }
 
     fn select_chunks(
@@ -294,7 +303,7 @@ impl Journal {
         request: RequestId,
         query: &str,
         arguments: &[Value],
-    ) -> Result<Vec<ChunkRecord>, JournalError> {
+    ) -> Result<(Vec<ChunkRecord>, Vec<Row>), JournalError> {
         let failed = self.failed("read");
         let read = |row: &Row| {
             let chunk: u32 = row.get("chunk").map_err(&failed)?;
@@ -308,8 +317,9 @@ impl Journal {
                 digests,
             })
         };
-        let rows = self.database.query(query, arguments);
-        rows.map_err(&failed)?.iter().map(read).collect()
+        let rows = self.database.query(query, arguments).map_err(&failed)?;
+        let chunks = rows.iter().map(read).collect::<Result<_, _>>()?;
+        Ok((chunks, rows))
     }
 }
 
@@ -383,43 +393,25 @@ pub(crate) fn keep_more_events(database: &dyn Database, events: &[Event]) -> Res
 }
 
 fn keep_chunks(database: &dyn Database, chunks: &[ChunkRecord]) -> Result<(), Trouble> {
-    let chunks = chunks.iter().map(|one| {
-        let arguments = params![
-            to_sql(one.request.get()),
-            one.chunk.get(),
-            one.digests.to_bytes()
-        ];
-        digest::with_digest(&CHUNK_COLUMNS, arguments.to_vec())
-    });
-    database.execute_each(
-        "INSERT INTO chunk (request, chunk, digests, digest) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (request, chunk) DO UPDATE SET digests = ?3, digest = ?4",
-        &chunks.collect::<Vec<_>>(),
-    )
+    let mut rows = Rows::new();
+    for one in chunks {
+        let row = params![one.digests.to_bytes()].to_vec();
+        let of_request = rows.entry(to_sql(one.request.get())).or_default();
+        of_request.insert(i64::from(one.chunk.get()), row);
+    }
+    CHUNKS.keep(database, rows)
 }
 
 /// Records which files are left out: lists of files outlive the mind's knowledge of requests.
 fn keep_left_out(database: &dyn Database, commands: &[Command]) -> Result<(), Trouble> {
-    let mut rows = Vec::new();
+    let mut rows = Rows::new();
     for command in commands {
         if let Command::LeaveOut { request, file, .. } = command {
-            rows.push(left_out_row(*request, *file));
+            let of_request = rows.entry(to_sql(request.get())).or_default();
+            of_request.insert(to_sql(*file), Vec::new());
         }
     }
-    insert_left_out(database, &rows)
-}
-
-fn left_out_row(request: RequestId, file: u64) -> Vec<Value> {
-    let arguments = params![to_sql(request.get()), to_sql(file)];
-    digest::with_digest(&LEFT_OUT_COLUMNS, arguments.to_vec())
-}
-
-fn insert_left_out(database: &dyn Database, rows: &[Vec<Value>]) -> Result<(), Trouble> {
-    database.execute_each(
-        "INSERT INTO left_out (request, file, digest) VALUES (?1, ?2, ?3)
-         ON CONFLICT (request, file) DO UPDATE SET digest = ?3",
-        rows,
-    )
+    LEFT_OUT.keep(database, rows)
 }
 
 /// Records a step's progress in the requests' table, which outlives the mind's memory.

@@ -55,6 +55,8 @@ fn fill(journal: &mut Journal) {
     for number in 0..STEPS {
         append(journal, id, number);
     }
+    journal.leave_out(id, &[3, 5, 3]).unwrap();
+    journal.leave_out(id, &[5, 8]).unwrap();
 }
 
 fn append(journal: &mut Journal, request: RequestId, number: u32) {
@@ -93,11 +95,12 @@ fn append(journal: &mut Journal, request: RequestId, number: u32) {
 fn all(journal: &Journal) -> Result<String, JournalError> {
     let request = RequestId::new(1);
     Ok(format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         journal.replay()?,
         journal.replay_all()?,
         journal.events(None, 0, u32::MAX)?,
         journal.chunks(request)?,
+        journal.left_out(request)?,
         journal.requests()?,
         journal.depots()?,
         journal.tokens()?,
@@ -226,6 +229,41 @@ fn what_is_damaged_is_named() {
 }
 
 #[test]
+fn what_a_damaged_key_hides_is_missed() {
+    everywhere(|place| {
+        let request = RequestId::new(1);
+        let chunks = "the list of chunks of r1 is damaged";
+        fill(&mut place.open());
+        place.run("UPDATE chunk SET request = 257 WHERE chunk = 9");
+        let journal = place.open();
+        assert!(told(&journal.chunks_read(request).unwrap_err()).contains(chunks));
+        assert!(told(&journal.chunks(request).unwrap_err()).contains(chunks));
+        drop(journal);
+        place.run("UPDATE chunk SET request = 1 WHERE chunk = 9");
+        place.run("UPDATE left_out SET request = 257 WHERE file = 5");
+        let error = told(&all(&place.open()).unwrap_err());
+        assert!(error.contains("the list of what was left out of r1 is damaged"));
+        place.run("UPDATE row_sum SET held = held + 1");
+        assert!(told(&all(&place.open()).unwrap_err()).contains(chunks));
+    });
+}
+
+#[test]
+fn chunks_from_before_sums_are_counted_with_the_next() {
+    everywhere(|place| {
+        fill(&mut place.open());
+        let whole = all(&place.open()).unwrap();
+        place.run("DELETE FROM row_sum");
+        assert_eq!(all(&place.open()).unwrap(), whole);
+        append(&mut place.open(), RequestId::new(1), STEPS);
+        append(&mut place.open(), RequestId::new(1), STEPS);
+        all(&place.open()).unwrap();
+        place.run("UPDATE chunk SET request = 257 WHERE chunk = 9");
+        assert!(told(&all(&place.open()).unwrap_err()).contains("the list of chunks of r1"));
+    });
+}
+
+#[test]
 fn a_step_before_the_snapshot_is_looked_at_by_a_backup() {
     let place = Place::file();
     fill(&mut place.open());
@@ -252,6 +290,7 @@ fn a_journal_from_before_digests_opens_and_has_them_from_then_on() {
         ] {
             place.run(&format!("UPDATE {table} SET digest = NULL"));
         }
+        place.run("DELETE FROM row_sum");
         place.run("DELETE FROM meta WHERE key = 'input'");
         assert_eq!(all(&place.open()).unwrap(), whole);
         append(&mut place.open(), RequestId::new(1), STEPS);

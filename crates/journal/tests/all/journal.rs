@@ -562,7 +562,7 @@ fn credentials_are_kept_by_owner_and_name_until_they_are_removed() {
 }
 
 /// Statements that undo each migration after the first, in their order.
-const BACK: [&str; 27] = [
+const BACK: [&str; 28] = [
     "ALTER TABLE request DROP COLUMN recipients;",
     "ALTER TABLE request DROP COLUMN optimizer;",
     "ALTER TABLE depot DROP COLUMN terms;",
@@ -593,6 +593,7 @@ const BACK: [&str; 27] = [
     ALTER TABLE token DROP COLUMN digest; DELETE FROM meta WHERE key = 'input';",
     "DROP TABLE left_out;",
     "ALTER TABLE depot DROP COLUMN owner;",
+    "DROP TABLE row_sum;",
 ];
 
 /// Turns a journal into one of an older schema.
