@@ -136,6 +136,10 @@ pub trait Reader: Send + Sync {
     fn is_of_one_version(&self) -> bool {
         self.entry().version.is_some() || self.entry().mtime.is_some()
     }
+    /// Returns whether a later run can tell that what was read is of the same version.
+    fn can_be_continued(&self) -> bool {
+        self.is_of_one_version()
+    }
     /// Returns whether all bytes were read and have [`Reader::stored_sum`].
     fn is_compared(&self) -> bool {
         false

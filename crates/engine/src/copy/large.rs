@@ -81,7 +81,7 @@ async fn copy_opened(
 ) -> Result<(Copied, Option<StoredSum>)> {
     let destination = &shared.destination.endpoint;
     let mut spec = spec_of(work, reader.entry());
-    if !reader.is_of_one_version() {
+    if !reader.can_be_continued() {
         // Nothing shows a later run whether it is still the same.
         spec.version = Some(of_this_run());
     }
@@ -215,7 +215,7 @@ impl Copying {
 
     /// Compares what arrived with the source as it is now and with what the source reports.
     async fn confirm(&self, whole: Checksum) -> Result<()> {
-        self.reader.confirm().await?;
+        retried(&self.shared, || self.reader.confirm()).await?;
         match self.reader.checksum() {
             Some(wanted) if wanted != whole => {
                 Err(Error::new(ErrorKind::Corrupt, "copy", &*self.spec.origin)
