@@ -206,6 +206,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         chunks_out_of_reach: view.map_or(0, |view| view.chunks_out_of_reach),
         out_of_reach: false,
         kept_until: None,
+        keep_ended: false,
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
@@ -272,6 +273,9 @@ fn left_out(view: &RequestView) -> Option<api::LeftOut> {
         named: named.map(|omission| omission.what.clone()).collect(),
     })
 }
+
+/// Returns whether depots keep a stage-out no longer, and no destination has it.
+pub(crate) use kept::is_over as is_kept_no_longer;
 
 /// Returns the state of a depot.
 pub(crate) fn depot_state(mind: &Mind, depot: DepotId) -> api::DepotState {
