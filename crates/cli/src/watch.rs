@@ -256,6 +256,8 @@ pub(super) mod tests {
             out_of_reach: false,
             kept_until: None,
             keep_ended: false,
+            modes_not_kept: 0,
+            times_not_kept: 0,
             chunks_repaired: 0,
             cost_usd: 0.0,
             cost_usd_per_month: 0.0,

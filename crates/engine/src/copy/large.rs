@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{
     help::{self, Errand, Left},
-    lane::{Shared, of_this_run, spec_of},
+    lane::{Shared, note_lent, of_this_run, spec_of},
     progress::Moving,
     proof::{self, Proof},
     remote::borrow_memory,
@@ -81,6 +81,7 @@ async fn copy_opened(
 ) -> Result<(Copied, Option<StoredSum>)> {
     let destination = &shared.destination.endpoint;
     let mut spec = spec_of(work, reader.entry());
+    note_lent(shared, work, reader.entry(), moving);
     if !reader.can_be_continued() {
         // Nothing shows a later run whether it is still the same.
         spec.version = Some(of_this_run());

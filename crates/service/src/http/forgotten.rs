@@ -53,6 +53,23 @@ pub(super) fn refuse_over(
     })
 }
 
+/// Says why a request is not cancelled of whose source some was released.
+pub(super) fn touched(centre: &Centre, record: &RequestRecord) -> Error {
+    let error = Error::new(
+        ErrorKind::Conflict,
+        "cancel",
+        format!("request {}", record.id),
+    );
+    if render::is_kept_no_longer(centre, &centre.mind(), record) {
+        return error
+            .cause("of its source some was released, and depots keep it no longer")
+            .hint("`posthaste status` says where it still is, if anywhere");
+    }
+    error
+        .cause("of its source some was released: the depots hold the only copy")
+        .hint("pull it first")
+}
+
 /// Says why depots are not told to remove a request.
 pub(super) fn refused(centre: &Centre, record: &RequestRecord) -> Error {
     use api::RequestState::{Cancelled, Failed, Refused};

@@ -218,14 +218,7 @@ pub(crate) async fn cancel(
             return Err(over(&why).into());
         }
         Some(RequestState::Released | RequestState::Safe) if is_touched => {
-            if render::is_kept_no_longer(&desk.centre, &desk.centre.mind(), &record) {
-                let why = "of its source some was released, and depots keep it no longer";
-                return Err(over(why)
-                    .hint("`posthaste status` says where it still is, if anywhere")
-                    .into());
-            }
-            let why = "of its source some was released: the depots hold the only copy";
-            return Err(over(why).hint("pull it first").into());
+            return Err(forgotten::touched(&desk.centre, &record).into());
         }
         Some(
             state @ (RequestState::Refused

@@ -563,6 +563,12 @@ async fn ranges_of_two_versions_are_no_file() {
     );
 }
 
+/// Counts an answer, which tells of the first version.
+fn first(answered: &AtomicU32, tells: &dyn Fn(u32) -> String) -> String {
+    answered.fetch_add(1, SeqCst);
+    tells(0)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_while_one_answer_is_read_is_no_file() {
     let time = |second: u32| format!("last-modified: Wed, 01 Jan 2025 00:00:0{second} GMT\r\n");
@@ -582,11 +588,7 @@ async fn what_is_written_while_one_answer_is_read_is_no_file() {
         let answered = Arc::clone(&asked_for);
         let server = Server::start(move |asked| match &*asked.method {
             // The answer is one, and the file another when it ends.
-            "GET" => serve(
-                asked,
-                &tells(answered.fetch_add(1, SeqCst).min(0)),
-                &content(size),
-            ),
+            "GET" => serve(asked, &first(&answered, &tells), &content(size)),
             _ => {
                 let headers = tells(answered.load(SeqCst).min(1)) + "accept-ranges: bytes\r\n";
                 Answer::sized(200, &headers, content(size))
