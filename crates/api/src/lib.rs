@@ -262,6 +262,16 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub kept_until: Option<String>,
+    /// Whether depots keep it no longer, and no destination has it: nothing more is sent for it, and a warning says where it
+    /// still is, if anywhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_ended: bool,
+    /// Files that came to their address without their mode, which it refuses.
+    #[serde(default)]
+    pub modes_not_kept: u64,
+    /// Files that came to their address without their time, which it refuses.
+    #[serde(default)]
+    pub times_not_kept: u64,
     /// Chunks that were made safe again after a depot was lost.
     pub chunks_repaired: u32,
     /// Cost of sending it when all goes as planned, requests included, in dollars, where depots have prices; of a stage-in, what

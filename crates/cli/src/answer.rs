@@ -16,6 +16,7 @@ pub fn is_only_copy(request: &api::Request) -> bool {
 pub fn flag(request: &api::Request) -> Option<&'static str> {
     match (request.missed, request.at_risk) {
         _ if request.out_of_reach => Some("OUT OF REACH"),
+        _ if request.keep_ended => Some("KEPT NO LONGER"),
         (true, _) => Some("LATE"),
         (false, true) => Some("AT RISK"),
         (false, false) => request.left_out.is_some().then_some("LEFT OUT"),

@@ -25,6 +25,8 @@ pub use {follower::Follower, frame::frame};
 const FRAME_EVERY: Duration = Duration::from_millis(250);
 /// Beginning of the warning that says why it is out of reach.
 const OUT_OF_REACH: &str = "OUT OF REACH";
+/// Beginning of the warning that says that depots keep it no longer.
+const KEPT_NO_LONGER: &str = "depots keep it no longer";
 
 /// Watches a request until it is safe (and released, if that was asked for), or a stage-in until it is here; or the whole service
 ///
@@ -76,8 +78,8 @@ async fn print_events(service: &ServiceClient, id: &str) -> Result<api::Request,
             true => "delivery-missed",
             false => request.state.as_str(),
         };
-        if request.state == api::RequestState::Failed || is_settled(&request) && said.contains(last)
-        {
+        let is_over = request.state == api::RequestState::Failed || request.keep_ended;
+        if is_over || is_settled(&request) && said.contains(last) {
             name_left_out(&request);
             return Ok(request);
         }
@@ -94,6 +96,9 @@ fn name_left_out(request: &api::Request) {
 
 /// Returns whether nothing more happens to the request by itself.
 pub fn is_settled(request: &api::Request) -> bool {
+    if request.keep_ended {
+        return true;
+    }
     let is_awaited = request.delivery.as_ref().is_some_and(|delivery| {
         delivery.deliver_by.is_some() && !delivery.missed && delivery.delivered.is_none()
     });
@@ -123,13 +128,22 @@ pub fn outcome_of(request: &api::Request) -> Outcome {
         let doing = format!("{} failed", request.id);
         return Err(Failure::of_request(request, &doing));
     }
-    if request.out_of_reach {
+    if request.out_of_reach || request.keep_ended {
         let mut warnings = request.warnings.iter();
-        let why = warnings.find(|warning| warning.starts_with(OUT_OF_REACH));
+        let is_why = |warning: &&String| {
+            warning.starts_with(OUT_OF_REACH) || warning.starts_with(KEPT_NO_LONGER)
+        };
+        let why = warnings.find(is_why);
         let why = why.map_or(OUT_OF_REACH, String::as_str);
         output::complain(&format!("{}: {why}", request.id));
     }
     Ok(exit_of(request))
+}
+
+/// Returns whether it ended with less than was asked for.
+fn has_less(request: &api::Request) -> bool {
+    let is_short = request.left_out.is_some() || request.source_kept;
+    is_short || request.out_of_reach || request.keep_ended
 }
 
 fn exit_of(request: &api::Request) -> ExitCode {
@@ -141,9 +155,7 @@ fn exit_of(request: &api::Request) -> ExitCode {
         ("refused", _) => Exit::Refused,
         ("failed" | "cancelled", _) => Exit::Other,
         (_, true) => Exit::TimeLimit,
-        (_, false) if request.left_out.is_some() || request.source_kept || request.out_of_reach => {
-            Exit::LessSerious
-        }
+        (_, false) if has_less(request) => Exit::LessSerious,
         (_, false) => return ExitCode::SUCCESS,
     };
     ExitCode::from(exit as u8)
@@ -243,6 +255,9 @@ pub(super) mod tests {
             chunks_out_of_reach: 0,
             out_of_reach: false,
             kept_until: None,
+            keep_ended: false,
+            modes_not_kept: 0,
+            times_not_kept: 0,
             chunks_repaired: 0,
             cost_usd: 0.0,
             cost_usd_per_month: 0.0,

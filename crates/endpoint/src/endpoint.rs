@@ -131,10 +131,13 @@ pub trait Reader: Send + Sync {
     fn stored_sum(&self) -> Option<StoredSum> {
         self.checksum().map(StoredSum::Crc64)
     }
-    /// Returns whether ranges that are read apart are sure to be of one version. Where not, only one
-    /// stream from start to end is.
+    /// Returns whether ranges read apart are sure to be of one version; else one whole stream is.
     fn is_of_one_version(&self) -> bool {
         self.entry().version.is_some() || self.entry().mtime.is_some()
+    }
+    /// Returns whether a later run can tell that the file is still the same.
+    fn can_be_continued(&self) -> bool {
+        self.is_of_one_version()
     }
     /// Returns whether all bytes were read and have [`Reader::stored_sum`].
     fn is_compared(&self) -> bool {

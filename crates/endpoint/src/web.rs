@@ -1,6 +1,7 @@
 //! HTTP for the stores that speak it: kept connections, streamed bodies both ways, errors by their
 //! meaning.
 
+mod after;
 pub(crate) mod bearer;
 mod body;
 pub(crate) mod connector;

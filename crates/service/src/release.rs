@@ -5,6 +5,7 @@ mod caught;
 mod directories;
 mod own;
 mod sealed;
+mod staying;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -30,7 +31,8 @@ use tokio::sync::mpsc;
 
 use crate::{depots::Depots, driver::Arrival, store::Store};
 use directories::remove_directory;
-use sealed::{is_as_sealed, is_older, is_touched};
+use sealed::{is_as_sealed, is_older, is_only_moved, is_touched};
+use staying::Staying;
 
 /// Stores the manifest at depots, then removes the source.
 ///
@@ -160,54 +162,6 @@ async fn store_manifest(
             format!("the manifest of {}", request),
         )
     }))
-}
-
-/// Most files that stay which are named.
-const STAYING_NAMED_MAX: usize = 10;
-
-/// Files that stay.
-#[derive(Default)]
-struct Staying {
-    /// Why the first stays; of one that may go later before one that won't.
-    first: Option<Error>,
-    /// Names of the others: the first of them.
-    named: Vec<String>,
-    others: usize,
-}
-
-impl Staying {
-    fn note(&mut self, error: Error) {
-        let Some(first) = &mut self.first else {
-            self.first = Some(error);
-            return;
-        };
-        let mut other = error;
-        if other.is_temporary() && !first.is_temporary() {
-            std::mem::swap(first, &mut other);
-        }
-        self.others += 1;
-        if self.named.len() < STAYING_NAMED_MAX {
-            self.named.push(other.subject().to_owned());
-        }
-    }
-
-    /// Returns the error that names them, if there are any.
-    fn told(self) -> Result<()> {
-        let Some(first) = self.first else {
-            return Ok(());
-        };
-        if self.others == 0 {
-            return Err(first);
-        }
-        let (others, named) = (self.others, self.named.join(", "));
-        let rest = match others - self.named.len() {
-            0 => String::new(),
-            unnamed => format!(" and {unnamed} more"),
-        };
-        let stay = if others == 1 { "stays" } else { "stay" };
-        let why = first.cause_text();
-        Err(first.cause(format!("{why}; {others} more {stay}: {named}{rest}")))
-    }
 }
 
 /// Removes everything in the list that is unchanged and that nobody has open for writing. For a
@@ -394,6 +348,9 @@ impl Remover<'_> {
         let failed = |cause| Error::io("remove", shown, cause).at(Locus::Source);
         // A service that was killed in the middle of this left it beside its name.
         if let Some(place) = place(&self.directory, entry, shown)? {
+            if matches!(judged, Judged::Now) && self.remove_left(entry, &place, shown)? {
+                return Ok(());
+            }
             let is_sealed = |found: &fs::Metadata| is_as_sealed(entry, found);
             caught::put_back(&place.path, is_sealed).map_err(failed)?;
         }
@@ -421,9 +378,51 @@ impl Remover<'_> {
         let is_it = |found: &fs::Metadata| {
             is_as_sealed(entry, found) && held.is_none_or(HeldLease::is_undisturbed)
         };
-        match caught::remove(&place.path, is_it).map_err(failed)? {
-            true => Ok(()),
-            false => Err(changed(shown)),
+        if caught::remove(&place.path, is_it).map_err(failed)? {
+            return Ok(());
+        }
+        Err(self.why_it_stays(entry, shown))
+    }
+
+    /// Removes a file that a killed service moved aside, if it is as it was sealed and nobody writes
+    /// to it. Returns whether it did.
+    fn remove_left(&self, entry: &FileEntry, place: &Place, shown: &str) -> Result<bool> {
+        let Some(aside) = caught::left_aside(&place.path) else {
+            return Ok(false);
+        };
+        let is_it = || {
+            let found = fs::symlink_metadata(&aside);
+            found.is_ok_and(|found| is_only_moved(entry, &found))
+        };
+        // Its change time is ours, so nothing tells whether it is older than a backup.
+        if self.backup.is_some() || !is_it() {
+            return Ok(false);
+        }
+        let lease = Lease::take(&aside);
+        let is_held = match &lease {
+            Lease::Held(held) => is_it() && held.is_undisturbed(),
+            Lease::InUse => false,
+            Lease::Unknown | Lease::Unsupported => true,
+        };
+        if is_held {
+            let failed = |cause| Error::io("remove", shown, cause).at(Locus::Source);
+            return fs::remove_file(&aside).map(|()| true).map_err(failed);
+        }
+        caught::put_back(&place.path, |_| false)
+            .map_err(|cause| Error::io("put back", shown, cause).at(Locus::Source))?;
+        Err(self.why_it_stays(entry, shown))
+    }
+
+    /// Returns why a file that was put back stays. If it is as it was sealed, somebody waits to write
+    /// to it: the next attempt may remove it.
+    fn why_it_stays(&self, entry: &FileEntry, shown: &str) -> Error {
+        match look(&self.directory, entry, shown) {
+            Ok(Some((_, found))) if is_only_moved(entry, &found) => {
+                caught::note_back(&found);
+                in_use(shown)
+            }
+            Ok(_) => changed(shown),
+            Err(error) => error,
         }
     }
 }
@@ -472,7 +471,8 @@ fn judge(
     backup: Option<Timestamp>,
 ) -> Result<()> {
     let is_older = backup.is_none_or(|made| is_older(found, made));
-    match is_as_sealed(entry, found) && !is_touched(entry, found) && is_older {
+    let is_touched = is_touched(entry, found) && !caught::is_only_back(found);
+    match is_as_sealed(entry, found) && !is_touched && is_older {
         true => Ok(()),
         false => Err(changed(shown)),
     }
@@ -581,6 +581,70 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["bytes", "half-too", "mode", "two", "two-too"]);
+    }
+
+    #[test]
+    fn what_a_killed_service_moved_aside_goes_at_the_next_attempt_unless_it_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("run");
+        fs::create_dir(&root).unwrap();
+        let path = |name: &str| root.join(name);
+        let aside = |name: &str| {
+            let name = posthaste_endpoint::leaving_name(name.as_bytes());
+            root.join(String::from_utf8(name).unwrap())
+        };
+        let names = ["bytes", "link", "mode", "same"];
+        for name in ["bytes", "mode", "same"] {
+            fs::write(path(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink("same", path("link")).unwrap();
+        let list = scan(&root).unwrap();
+        for name in names {
+            fs::rename(path(name), aside(name)).unwrap();
+        }
+        fs::write(aside("bytes"), "longer than before").unwrap();
+        fs::set_permissions(aside("mode"), fs::Permissions::from_mode(0o600)).unwrap();
+        let error = remove(&root, &list, false, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+        let left: BTreeSet<_> = fs::read_dir(&root)
+            .unwrap()
+            .map(|item| item.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(left, ["bytes", "mode"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn what_was_put_back_for_one_who_waits_to_write_is_in_use_and_goes_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("run");
+        fs::create_dir(&root).unwrap();
+        let path = root.join("file");
+        fs::write(&path, "contents").unwrap();
+        let list = scan(&root).unwrap();
+        let entry = list.files.iter().find(|entry| is_file(entry)).unwrap();
+        let there = || fs::symlink_metadata(&path).unwrap();
+        let aside = root.join("aside");
+        while changed_ns(&there()) == entry.changed_ns {
+            fs::rename(&path, &aside).unwrap();
+            fs::rename(&aside, &path).unwrap();
+        }
+        let why = || {
+            let directory = Root::of(&root, &list).unwrap();
+            let remover = Remover {
+                root: &root,
+                directory,
+                backup: None,
+                without_leases: BTreeSet::new(),
+            };
+            remover.why_it_stays(entry, "file").kind()
+        };
+        // Nobody said that this was ours.
+        assert!(judge(entry, &there(), "file", None).is_err());
+        assert_eq!(why(), ErrorKind::Busy);
+        judge(entry, &there(), "file", None).unwrap();
+        fs::write(&path, "CONTENTS and more").unwrap();
+        assert_eq!(why(), ErrorKind::Changed);
+        assert!(remove(&root, &list, false, None).is_err());
     }
 
     /// Starts a program that tells once it has done what it was started for. It ends with its input.

@@ -2,6 +2,7 @@
 
 mod ending;
 mod kept;
+mod omitted;
 mod onward;
 mod path;
 mod pause;
@@ -24,6 +25,7 @@ use posthaste_types::{DepotId, Timestamp};
 
 use crate::{credentials, depots::Depot, driver::Centre};
 pub(crate) use {
+    kept::is_over as is_kept_no_longer,
     path::{path, path_of_source, ranked},
     reservation::reservation,
     transfer::transfer,
@@ -206,6 +208,9 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
         chunks_out_of_reach: view.map_or(0, |view| view.chunks_out_of_reach),
         out_of_reach: false,
         kept_until: None,
+        keep_ended: false,
+        modes_not_kept: 0,
+        times_not_kept: 0,
         chunks_repaired: view.map_or(0, |view| view.chunks_repaired),
         cost_usd: view.map_or(0.0, |view| usd(view.cost.send_micro_usd)),
         cost_usd_per_month: view.map_or(0.0, |view| usd(view.cost.month_micro_usd)),
@@ -220,7 +225,7 @@ pub(crate) fn request(centre: &Centre, mind: &Mind, record: &RequestRecord) -> a
             (view.shares.iter().map(shown)).collect()
         }),
         reservations: reservation::of(centre, mind, record.id),
-        left_out: onward::with_left_out(view.and_then(left_out), mind, record.id),
+        left_out: onward::with_left_out(view.and_then(omitted::left_out), mind, record.id),
         stage_in: None,
     };
     complete(centre, mind, record, &decisions, &mut shown);
@@ -245,6 +250,7 @@ fn complete(
     shown.warnings.extend(more.into_iter().flatten());
     shown.warnings.extend(ending::pulled(shown));
     shown.warnings.extend(ending::unpaid(centre, mind, record));
+    omitted::tell_unkept(shown, decisions);
     let is_there = matches!(
         shown.state,
         api::RequestState::Arrived | api::RequestState::Safe
@@ -256,21 +262,6 @@ fn complete(
         let why = ending::why_kept(centre, record, decisions, true);
         shown.warnings.extend(why);
     }
-}
-
-/// Most omitted files that are shown.
-const LEFT_OUT_NAMED_MAX: usize = 100;
-
-/// Returns the files that were left out of a request.
-fn left_out(view: &RequestView) -> Option<api::LeftOut> {
-    let omissions = &view.omissions;
-    let named = omissions.iter().take(LEFT_OUT_NAMED_MAX);
-    let bytes = omissions.iter().map(|omission| omission.bytes.get());
-    (!omissions.is_empty()).then(|| api::LeftOut {
-        files: omissions.len() as u64,
-        bytes: bytes.sum(),
-        named: named.map(|omission| omission.what.clone()).collect(),
-    })
 }
 
 /// Returns the state of a depot.

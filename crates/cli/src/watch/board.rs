@@ -158,6 +158,7 @@ fn pressing(seen: &Seen, most: usize) -> Vec<Line> {
 fn request_line(request: &Row) -> Line {
     let (flag, style) = match (request.out_of_reach, request.missed, request.at_risk) {
         (true, _, _) => ("OUT OF REACH", Style::Bad),
+        _ if request.keep_ended => ("KEPT NO LONGER", Style::Bad),
         (false, true, _) => ("LATE", Style::Bad),
         (false, false, true) => ("AT RISK", Style::Warning),
         (false, false, false) => ("", Style::Plain),
@@ -326,6 +327,7 @@ mod tests {
             chunks: 4,
             chunks_safe: 1,
             out_of_reach: false,
+            keep_ended: false,
             stage_in: None,
         }
     }

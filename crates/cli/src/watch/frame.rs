@@ -130,6 +130,7 @@ fn deadline_line(request: &api::Request) -> Line {
         request.safe_after_s.is_none() && request.slack_s.is_some_and(|slack| slack < 0.0);
     let (word, style) = match (request.missed, request.at_risk || is_short) {
         _ if request.out_of_reach => return line.and("OUT OF REACH", Style::Bad),
+        _ if request.keep_ended => return line.and("KEPT NO LONGER", Style::Bad),
         (true, _) => ("late", Style::Bad),
         (false, true) => ("at risk", Style::Warning),
         (false, false) => ("on time", Style::Good),
@@ -237,7 +238,7 @@ fn progress_line(request: &api::Request) -> Line {
             | api::RequestState::Delivered
             | api::RequestState::Arrived
     );
-    let of_none = if is_done && !request.out_of_reach {
+    let of_none = if is_done && !request.out_of_reach && !request.keep_ended {
         100
     } else {
         0

@@ -32,7 +32,7 @@ const EVENTS_MAX: usize = 200;
 const WAITING_MAX: usize = 256;
 
 /// Fields fetched for each request.
-const FIELDS: &str = "id,source,to,state,at_risk,missed,slack_s,finish,bytes,chunks,chunks_safe,out_of_reach,stage_in";
+const FIELDS: &str = "id,source,to,state,at_risk,missed,slack_s,finish,bytes,chunks,chunks_safe,out_of_reach,keep_ended,stage_in";
 
 /// Request as the window shows it.
 #[derive(Debug, Clone, Deserialize)]
@@ -50,6 +50,8 @@ pub struct Row {
     pub chunks_safe: u32,
     #[serde(default)]
     pub out_of_reach: bool,
+    #[serde(default)]
+    pub keep_ended: bool,
     #[serde(default)]
     pub stage_in: Option<api::StageIn>,
 }

@@ -137,3 +137,62 @@ fn a_relay_that_starts_with_a_clock_far_ahead_removes_nothing() {
     centre.relay.restart();
     centre.pull(&before);
 }
+
+/// Returns the code and the words of a command.
+fn said(service: &Service, arguments: &[&str]) -> (Option<i32>, String) {
+    let done = service.run(arguments);
+    let words = text(&done.stdout) + &text(&done.stderr);
+    (done.status.code(), words)
+}
+
+#[test]
+fn what_depots_keep_no_longer_is_told_alike_everywhere() {
+    let mut centre = Centre::new("+0");
+    let folder = centre.folder.path().to_owned();
+    let run = folder.join("run");
+    let other = folder.join("other");
+    make_tree(&other, 2, 1);
+    let how = "--to home --deadline 10m --via ash --code 1+0 --keep 1d --json";
+    for (source, release) in [(&run, "when-safe"), (&other, "never")] {
+        let mut asked = vec!["offload", source.to_str().unwrap(), "--release", release];
+        asked.extend(how.split(' '));
+        centre.service.json(&asked);
+    }
+    let is = |state: &'static str| move |request: &Value| request["state"] == state;
+    centre.service.wait_until("r1", is("released"));
+    centre.service.wait_until("r2", is("safe"));
+    centre.service.kill();
+    set_clock(&folder, OF_SERVICE, "+3d");
+    centre.service.restart();
+    let service = &centre.service;
+    for (id, flag, why) in [
+        ("r1", "OUT OF REACH", "and its source was released"),
+        ("r2", "KEPT NO LONGER", "only its source has it"),
+    ] {
+        let request = service.json(&["status", id, "--json"]);
+        assert_eq!(
+            (&request["keep_ended"], &request["chunks_safe"]),
+            (&true.into(), &0.into())
+        );
+        let (code, words) = said(service, &["watch", id]);
+        assert_eq!(code, Some(6), "{words}");
+        assert!(words.contains(why) && !words.contains("on time"), "{words}");
+        let (_, words) = said(service, &["list"]);
+        let line = words.lines().find(|line| line.starts_with(id)).unwrap();
+        assert!(line.contains(flag), "{words}");
+        let (code, words) = said(service, &["pull", id, folder.join("to").to_str().unwrap()]);
+        assert_eq!(code, Some(4), "{words}");
+        assert!(words.contains("depots keep it no longer"), "{words}");
+        let (_, words) = said(service, &["datasets", id]);
+        assert!(words.contains("0 of ") && !words.contains("ash"), "{words}");
+    }
+    let (code, words) = said(service, &["cancel", "r1"]);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(
+        words.contains("depots keep it no longer") && !words.contains("cancelled:"),
+        "{words}"
+    );
+    let (code, words) = said(service, &["cancel", "r2"]);
+    assert_eq!(code, Some(0), "{words}");
+    service.wait_until("r2", is("cancelled"));
+}

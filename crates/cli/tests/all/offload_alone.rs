@@ -352,3 +352,58 @@ fn a_source_is_never_released_to_itself_under_another_name() {
     });
     assert_eq!(picture(&centre.scratch("out")), whole, "its source stays");
 }
+
+/// Offloads one directory to another and removes it there; returns what is said if that is refused.
+fn moves(centre: &Centre, from: &str, to: &str, more: &[&str]) -> Result<Value, String> {
+    let [from, to] = [from, to].map(|name| centre.folder.path().join(name));
+    let asked = [
+        "offload",
+        from.to_str().unwrap(),
+        "--to",
+        to.to_str().unwrap(),
+        "--json",
+    ];
+    let how = ["--deadline", "2h", "--release", "when-safe"];
+    let output = centre.run(&[&asked[..], &how, more].concat());
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        false => Err(text(&output.stderr)),
+    }
+}
+
+#[test]
+fn of_two_that_release_one_source_at_least_one_has_all_of_it() {
+    let centre = Centre::with("40M", "40M", 0);
+    make_tree(&centre.folder.path().join("a"), 4);
+    let whole = picture(&centre.folder.path().join("a"));
+    // The first may have removed it before the second is read: then that is told at once.
+    let both = ["b", "c"].map(|to| (to, moves(&centre, "a", to, &[])));
+    let said = both[1].1.as_ref().err();
+    assert!(
+        said.is_none_or(|said| said.contains("vanished") || said.contains("no such directory")),
+        "{said:?}"
+    );
+    let taken = both
+        .into_iter()
+        .filter_map(|(to, taken)| Some((to, taken.ok()?)));
+    let ids: Vec<_> = taken
+        .map(|(to, taken)| (to, taken["id"].as_str().unwrap().to_owned()))
+        .collect();
+    let is_over = |request: &Value| {
+        ["released", "delivered", "failed"].contains(&request["state"].as_str().unwrap())
+    };
+    let mut kept = 0;
+    for (to, id) in &ids {
+        let ended = centre.wait_until(id, is_over);
+        if ended["state"] == "failed" {
+            assert!(
+                ended["reason"].as_str().is_some_and(|why| !why.is_empty()),
+                "{ended}"
+            );
+            continue;
+        }
+        kept += 1;
+        assert_eq!(picture(&centre.folder.path().join(to)), whole, "{ended}");
+    }
+    assert!(kept > 0 && !centre.folder.path().join("a").exists());
+}

@@ -126,6 +126,10 @@ impl Reader for LimitedReader {
         self.inner.is_of_one_version()
     }
 
+    fn can_be_continued(&self) -> bool {
+        self.inner.can_be_continued()
+    }
+
     fn is_compared(&self) -> bool {
         self.inner.is_compared()
     }

@@ -8,7 +8,7 @@ use super::{
     wire::OPEN_READ,
 };
 use crate::{
-    Checksum, Result,
+    Checksum, FileTime, Result,
     endpoint::{Boxed, ByteStream, Entry, Reader},
 };
 
@@ -33,6 +33,12 @@ impl Reader for SftpReader {
 
     fn checksum(&self) -> Option<Checksum> {
         None
+    }
+
+    /// Returns whether its time is old enough: servers tell whole seconds, and a change within the
+    /// same one would not show to a later run.
+    fn can_be_continued(&self) -> bool {
+        self.entry.mtime.is_some_and(FileTime::shows_changes)
     }
 
     fn read(&self, range: Range<u64>) -> Boxed<'_, Result<ByteStream>> {

@@ -14,7 +14,9 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::{
-    About, Call, OneVersion, Place, Rest, check_coding, check_status,
+    About, Call, OneVersion, Place, Rest,
+    after::{changed, look_after},
+    check_coding, check_status,
     content::refuse_page,
     content_length, cut, drain, exactly,
     range::size_behind,
@@ -31,6 +33,10 @@ use crate::{
 
 /// Largest file that is read in one request.
 pub(crate) const WHOLE_BYTES_MAX: u64 = 8 << 20;
+
+/// Largest file that a server is taken to read at once, in bytes: what it hands to the system in one
+/// go. A larger one of this minute may be written while it is read.
+const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// Longest file without a reported length that is read to learn it, in bytes: it is read twice
 /// then.
@@ -265,6 +271,10 @@ impl Pages {
         if told.is_some_and(|told| told.of(&data) != told) {
             return Err(damaged(&about));
         }
+        let is_new = entry.mtime.is_some() && !shows_changes(&head.headers, &entry);
+        if is_new && entry.size > AT_ONCE_BYTES_MAX {
+            look_after(&self.place, path, &entry).await?;
+        }
         Ok(Whole {
             entry,
             data,
@@ -325,13 +335,6 @@ fn conditional(call: Call, entry: &Entry) -> Call {
         (_, Some(mtime)) => call.header("if-unmodified-since", dates::show_http(mtime)),
         (_, None) => call,
     }
-}
-
-fn changed(about: &About) -> Error {
-    about
-        .fail(ErrorKind::Changed)
-        .cause("it changed while it was read")
-        .hint("copy it again when nothing writes to it")
 }
 
 /// Reads a body of unreported length to its end, and returns its length. The file is then read once
@@ -454,8 +457,8 @@ impl Reader for PageReader {
         })
     }
 
-    /// Checks the bytes. Every answer was compared with the opened file; where one said too little
-    /// for that, the file is looked at again.
+    /// Checks the bytes. Every answer was compared with the opened file as it began; the file is
+    /// looked at again, with more care where an answer said too little.
     fn confirm(&self) -> Boxed<'_, Result<()>> {
         Box::pin(async {
             let about = self.pages.about("read", &self.path);
@@ -463,7 +466,8 @@ impl Reader for PageReader {
                 return Err(damaged(&about));
             }
             if !self.is_unproved.load(Relaxed) {
-                return Ok(());
+                let same = look_after(&self.pages.place, &self.path, &self.entry).await;
+                return self.one.judge(same);
             }
             let now = self.pages.look_again(&self.path, &self.entry).await;
             let now = self.one.judge(now)?.entry;

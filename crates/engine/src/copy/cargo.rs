@@ -27,6 +27,8 @@ struct Hold {
 #[derive(Debug)]
 struct Item {
     moving: Arc<Moving>,
+    /// Turn of the file in which this moves.
+    turn: u64,
     bytes: u64,
     left: u64,
 }
@@ -36,6 +38,7 @@ impl Cargo {
     pub(super) fn new<'a>(items: impl Iterator<Item = (&'a Arc<Moving>, u64)>) -> Arc<Self> {
         let items = items.map(|(moving, bytes)| Item {
             moving: Arc::clone(moving),
+            turn: moving.turn(),
             bytes,
             left: 0,
         });
@@ -166,8 +169,10 @@ impl Item {
     fn set(&mut self, left: u64) {
         match left.checked_sub(self.left) {
             Some(0) => {}
+            // What an earlier turn still sends arrives nowhere.
+            Some(_) if self.moving.turn() != self.turn => {}
             Some(more) => self.moving.sent(more),
-            None => self.moving.lost(self.left - left),
+            None => self.moving.lost(self.left - left, self.turn),
         }
         self.left = left;
     }
@@ -219,6 +224,21 @@ mod tests {
         assert_eq!(done(&progress), (80, vec![80]));
         again.carry_all(ready(Ok::<(), ()>(()))).await.unwrap();
         assert_eq!(done(&progress), (100, vec![100]));
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_turn_sends_or_takes_back_counts_no_more() {
+        let progress = Arc::new(Progress::default());
+        let moving = Arc::new(progress.start("a".to_owned(), 100));
+        let [old, late] = [(); 2].map(|()| Cargo::of(&moving, 100));
+        old.left(70);
+        moving.start_over();
+        let new = Cargo::of(&moving, 100);
+        new.left(20);
+        old.give_up();
+        late.left(50);
+        late.give_up();
+        assert_eq!(done(&progress), (20, vec![20]));
     }
 
     #[tokio::test]

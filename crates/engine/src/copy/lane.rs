@@ -27,7 +27,9 @@ use super::{
     Ending, Limit, Notice, Options, Place, Placed, Progress, Tuned,
     board::Board,
     claims::Claims,
-    local, remote, tuning,
+    local,
+    progress::Moving,
+    remote, tuning,
     unchanged::Bare,
     walk::{Walker, Work},
     watch::Speeds,
@@ -359,6 +361,16 @@ pub(super) fn spec_of(work: &Work, entry: &Entry) -> FileSpec {
         mode: entry.mode.map(without_lent_rights),
         origin: work.source.place.endpoint.show(&work.from).into(),
         version,
+    }
+}
+
+/// Counts a file with set-user-ID or set-group-ID bits of which only its own answer tells, and no
+/// listing.
+pub(super) fn note_lent(shared: &Shared, work: &Work, entry: &Entry, moving: &Moving) {
+    let lends = |mode| mode != without_lent_rights(mode);
+    let is_new = work.entry.mode.is_none() && entry.mode.is_some_and(lends);
+    if shared.options.modes && is_new && moving.note_lends() {
+        shared.lent_rights.fetch_add(1, Relaxed);
     }
 }
 

@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{
     help::{self, Errand, Left},
-    lane::{Shared, of_this_run, spec_of},
+    lane::{Shared, note_lent, of_this_run, spec_of},
     progress::Moving,
     proof::{self, Proof},
     remote::borrow_memory,
@@ -81,7 +81,8 @@ async fn copy_opened(
 ) -> Result<(Copied, Option<StoredSum>)> {
     let destination = &shared.destination.endpoint;
     let mut spec = spec_of(work, reader.entry());
-    if !reader.is_of_one_version() {
+    note_lent(shared, work, reader.entry(), moving);
+    if !reader.can_be_continued() {
         // Nothing shows a later run whether it is still the same.
         spec.version = Some(of_this_run());
     }
@@ -215,7 +216,7 @@ impl Copying {
 
     /// Compares what arrived with the source as it is now and with what the source reports.
     async fn confirm(&self, whole: Checksum) -> Result<()> {
-        self.reader.confirm().await?;
+        retried(&self.shared, || self.reader.confirm()).await?;
         match self.reader.checksum() {
             Some(wanted) if wanted != whole => {
                 Err(Error::new(ErrorKind::Corrupt, "copy", &*self.spec.origin)

@@ -201,6 +201,8 @@ impl Progress {
             progress: Arc::clone(self),
             current,
             resumed: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
+            lends: AtomicBool::new(false),
             number,
         }
     }
@@ -213,6 +215,10 @@ pub(super) struct Moving {
     current: Arc<Current>,
     /// Bytes of it that an earlier run sent.
     resumed: AtomicU64,
+    /// Number of times it was begun anew.
+    turn: AtomicU64,
+    /// Mark that it has rights that it would lend.
+    lends: AtomicBool,
     number: u64,
 }
 
@@ -228,14 +234,31 @@ impl Moving {
         self.progress.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Takes back bytes counted as sent, which have to be sent again.
-    pub(super) fn lost(&self, bytes: u64) {
-        self.current.done.fetch_sub(bytes, Relaxed);
-        self.progress.bytes.fetch_sub(bytes, Relaxed);
+    /// Returns how often it was begun anew, for [`Moving::lost`].
+    pub(super) fn turn(&self) -> u64 {
+        self.turn.load(Relaxed)
+    }
+
+    /// Takes back bytes counted as sent, which have to be sent again. Those of an earlier turn were
+    /// taken back with it.
+    pub(super) fn lost(&self, bytes: u64, turn: u64) {
+        if self.turn() != turn {
+            return;
+        }
+        let less = |done: u64| Some(done.saturating_sub(bytes));
+        let done = self.current.done.fetch_update(Relaxed, Relaxed, less);
+        let lost = done.unwrap_or_default().min(bytes);
+        self.progress.bytes.fetch_sub(lost, Relaxed);
+    }
+
+    /// Notes that the file has rights that it would lend. Returns whether that is new.
+    pub(super) fn note_lends(&self) -> bool {
+        !self.lends.swap(true, Relaxed)
     }
 
     /// Takes back all bytes counted: the file is sent anew.
     pub(super) fn start_over(&self) {
+        self.turn.fetch_add(1, Relaxed);
         let done = self.current.done.swap(0, Relaxed);
         let resumed = self.resumed.swap(0, Relaxed);
         let progress = &self.progress;

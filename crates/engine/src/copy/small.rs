@@ -9,7 +9,7 @@ use super::{
     Notice,
     cargo::Cargo,
     help::{self, Left},
-    lane::{Shared, spec_of},
+    lane::{Shared, note_lent, spec_of},
     progress::Moving,
     remote::{borrow_memory, check_copy, needs_copy},
     retry::retried,
@@ -48,6 +48,7 @@ async fn copy_once(
     let whole = work.source.place.endpoint.get(&work.from, entry).await?;
     shared.options.throttle.pass(whole.entry.size).await;
     let (size, sum) = (whole.entry.size, whole.checksum);
+    note_lent(shared, work, &whole.entry, moving);
     let Parcel {
         path,
         spec,
@@ -125,6 +126,7 @@ async fn send_bundle(shared: &Arc<Shared>, items: &[Item]) -> Vec<Result<Copied>
         outcomes.push(match whole {
             Ok(whole) => {
                 let copied = (whole.entry.size, whole.checksum);
+                note_lent(shared, &item.work, &whole.entry, &item.moving);
                 moving.push((&item.moving, whole.entry.size));
                 parcels.push(parcel(&item.work, whole));
                 Ok(copied)

@@ -89,7 +89,10 @@ pub(crate) async fn show(
 fn shown(desk: &Desk, record: &RequestRecord) -> Option<api::Dataset> {
     let mind = desk.centre.mind();
     let view = mind.request(record.id)?;
-    let holders = view.shares.iter().filter(|share| share.stored > 0);
+    // What depots still have of it, they remove.
+    let is_over = render::is_kept_no_longer(&desk.centre, &mind, record);
+    let is_held = |stored: u32| stored > 0 && !is_over;
+    let holders = view.shares.iter().filter(|share| is_held(share.stored));
     let holders = holders.map(|share| api::Holding {
         depot: desk.centre.depots.name(share.depot),
         state: render::depot_state(&mind, share.depot),
@@ -105,7 +108,10 @@ fn shown(desk: &Desk, record: &RequestRecord) -> Option<api::Dataset> {
         files: view.spec.files,
         chunks: view.spec.chunks(),
         chunk_bytes: view.spec.chunk_size.get(),
-        chunks_safe: render::chunks_safe(&view),
+        chunks_safe: match is_over {
+            true => 0,
+            false => render::chunks_safe(&view),
+        },
         code: view.spec.code.to_string(),
         encrypt_for: record.recipients.clone(),
         holders: holders.collect(),

@@ -218,8 +218,7 @@ pub(crate) async fn cancel(
             return Err(over(&why).into());
         }
         Some(RequestState::Released | RequestState::Safe) if is_touched => {
-            let why = "of its source some was released: the depots hold the only copy";
-            return Err(over(why).hint("pull it first").into());
+            return Err(forgotten::touched(&desk.centre, &record).into());
         }
         Some(
             state @ (RequestState::Refused
@@ -232,6 +231,12 @@ pub(crate) async fn cancel(
     desk.centre
         .put_down(Input::RequestCancelled { request: record.id })
         .await?;
+    // It may have ended otherwise, or a release of its source may have begun, meanwhile.
+    let record = find(&desk, &id)?;
+    let state = render::state(&desk.centre.mind(), &record);
+    if state != api::RequestState::Cancelled {
+        return Err(over(&format!("it is {state}, and can't be cancelled now")).into());
+    }
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -448,6 +453,7 @@ pub(crate) async fn ticket(
     let (source, unread_chunks) = source.transpose()?.flatten().unzip();
     holders.extend(source);
     forgotten::refuse(centre, record.id, &holders)?;
+    forgotten::refuse_over(centre, &record, &holders)?;
     Ok(Json(api::Ticket {
         dataset: record.dataset.clone(),
         expires: render::moment(expires),

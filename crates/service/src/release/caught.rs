@@ -4,13 +4,16 @@
 //! looked at there, and goes back if it is another.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs, io,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use posthaste_endpoint::leaving_name;
+use posthaste_engine::dataset::changed_ns;
 use rustix::{
     fs::{CWD, RenameFlags, renameat_with},
     io::Errno,
@@ -24,6 +27,35 @@ const NAMES_MAX: u32 = 1000;
 fn aside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     path.with_file_name(OsStr::from_bytes(&leaving_name(name.as_bytes())))
+}
+
+/// Returns the place where a service that was killed left a file, if it did and nothing has its name.
+pub(super) fn left_aside(path: &Path) -> Option<PathBuf> {
+    let is_free = fs::symlink_metadata(path).is_err();
+    Some(aside(path)).filter(|aside| is_free && fs::symlink_metadata(aside).is_ok())
+}
+
+/// Most files that are known as put back: more are told as changed later, and stay.
+const KNOWN_MAX: usize = 10_000;
+
+/// Files that this process put back, by device and number, with the change time that this gave them.
+static BACK: Mutex<BTreeMap<(u64, u64), i64>> = Mutex::new(BTreeMap::new());
+
+fn back() -> MutexGuard<'static, BTreeMap<(u64, u64), i64>> {
+    BACK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes that a file that nobody changed was put back: that alters its change time.
+pub(super) fn note_back(found: &fs::Metadata) {
+    let mut back = back();
+    if back.len() < KNOWN_MAX {
+        back.insert((found.dev(), found.ino()), changed_ns(found));
+    }
+}
+
+/// Returns whether nothing happened to a file since it was put back.
+pub(super) fn is_only_back(found: &fs::Metadata) -> bool {
+    back().get(&(found.dev(), found.ino())) == Some(&changed_ns(found))
 }
 
 /// Gives a file that was moved aside its name again. If something has that name meanwhile, it goes if
@@ -97,8 +129,6 @@ pub(super) fn remove(path: &Path, is_it: impl Fn(&fs::Metadata) -> bool) -> io::
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[test]

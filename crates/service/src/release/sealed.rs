@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use posthaste_engine::dataset::{FileEntry, FileKind, changed_ns};
+use posthaste_engine::dataset::{FileEntry, FileKind, NOBODY_KNOWS, changed_ns};
 use posthaste_types::Timestamp;
 
 /// Returns whether its mode, owner or attributes changed, or its bytes changed and its time was set
@@ -21,6 +21,16 @@ pub(super) fn is_as_sealed(entry: &FileEntry, found: &fs::Metadata) -> bool {
     };
     let mtime = (entry.mtime_s, i64::from(entry.mtime_ns));
     size_is_same && found.ino() == entry.inode && (found.mtime(), found.mtime_nsec()) == mtime
+}
+
+/// Returns whether a file that we moved aside is as it was sealed, its change time apart: that is
+/// ours.
+pub(super) fn is_only_moved(entry: &FileEntry, found: &fs::Metadata) -> bool {
+    let knows = |wanted: u32, is: u32| wanted == NOBODY_KNOWS || wanted == is;
+    let is_link = matches!(entry.kind, FileKind::Symlink { .. });
+    let has_rights = is_link || entry.mode == found.mode() & 0o7777;
+    let has_owner = knows(entry.owner, found.uid()) && knows(entry.group, found.gid());
+    is_as_sealed(entry, found) && has_rights && has_owner
 }
 
 /// Returns whether nothing of a file, including its name, is newer than this. Otherwise its source

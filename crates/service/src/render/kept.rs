@@ -12,13 +12,27 @@ use crate::driver::Centre;
 pub(super) fn fill(centre: &Centre, mind: &Mind, record: &RequestRecord, shown: &mut Request) {
     if record.stage_in.is_none() {
         let until = mind.kept_until(record.id).unwrap_or(record.expires);
-        tell(shown, until, centre.clock.now());
+        let view = mind.request(record.id);
+        let is_touched = view.is_some_and(|view| view.has_tried_release);
+        tell(shown, until, is_touched, centre.clock.now());
     }
 }
 
+/// Returns whether depots keep a stage-out no longer, and no destination has it.
+pub(crate) fn is_over(centre: &Centre, mind: &Mind, record: &RequestRecord) -> bool {
+    use RequestState::{Moving, Paused, Released, Safe};
+    let until = mind.kept_until(record.id).unwrap_or(record.expires);
+    record.stage_in.is_none()
+        && until <= centre.clock.now()
+        && matches!(
+            super::state(mind, record),
+            Moving | Paused | Safe | Released
+        )
+}
+
 /// Fills in until when depots keep it, and whether it is out of reach: too few of its holders are
-/// there, or it is over.
-fn tell(shown: &mut Request, until: Timestamp, now: Timestamp) {
+/// there, or it is over. Of a touched source, some may be removed.
+fn tell(shown: &mut Request, until: Timestamp, is_touched: bool, now: Timestamp) {
     use RequestState::{Delivered, Moving, Paused, Released, Safe};
     let holders = || shown.shares.iter().filter(|share| share.stored > 0);
     let is_held = holders().next().is_some();
@@ -30,8 +44,8 @@ fn tell(shown: &mut Request, until: Timestamp, now: Timestamp) {
     shown.kept_until = Some(moment(until));
     shown.out_of_reach = shown.chunks_out_of_reach > 0;
     let is_promised = matches!(shown.state, Safe | Released);
-    if until <= now && is_promised {
-        tell_over(shown, moment(until));
+    if until <= now && shown.state != Delivered {
+        tell_over(shown, moment(until), is_touched);
         return;
     }
     let is_down = holders().all(|share| share.state == DepotState::Down);
@@ -46,9 +60,10 @@ fn tell(shown: &mut Request, until: Timestamp, now: Timestamp) {
     }
 }
 
-/// Says that depots keep it no longer.
-fn tell_over(shown: &mut Request, until: String) {
+/// Says that depots keep it no longer, and where it still is.
+fn tell_over(shown: &mut Request, until: String, is_touched: bool) {
     shown.chunks_safe = 0;
+    shown.keep_ended = true;
     (shown.safe_after_s, shown.slack_s) = (None, None);
     shown.at_risk = true;
     // What is known of its holders is older.
@@ -57,7 +72,14 @@ fn tell_over(shown: &mut Request, until: String) {
         .retain(|one| !one.starts_with("OUT OF REACH"));
     let warning = if shown.state == RequestState::Released {
         lose(shown);
-        format!("OUT OF REACH: depots keep it no longer, they did until {until}")
+        format!(
+            "OUT OF REACH: depots keep it no longer, they did until {until}, and its source was released"
+        )
+    } else if is_touched {
+        shown.out_of_reach = true;
+        format!(
+            "OUT OF REACH: depots keep it no longer, they did until {until}: only its source has what was not released there"
+        )
     } else {
         format!("depots keep it no longer, they did until {until}: only its source has it")
     };
@@ -102,7 +124,7 @@ mod tests {
     }
 
     fn told(mut shown: Request, until: Timestamp) -> Request {
-        tell(&mut shown, until, NOW);
+        tell(&mut shown, until, false, NOW);
         shown
     }
 
@@ -123,7 +145,15 @@ mod tests {
         let source = told(request("safe", &up), NOW);
         assert!(!source.out_of_reach && source.at_risk && source.chunks_safe == 0);
         assert!(source.warnings[0].contains("only its source has it"));
+        assert!(over.keep_ended && source.keep_ended && !kept.keep_ended);
+        let mut partly = request("safe", &up);
+        tell(&mut partly, NOW, true, NOW);
+        assert!(partly.out_of_reach && partly.keep_ended);
+        assert!(partly.warnings[0].contains("only its source has what was not released"));
+        let moving = told(request("moving", &up), NOW);
+        assert!(moving.keep_ended && moving.at_risk && moving.chunks_safe == 0);
         let there = told(request("delivered", &up), NOW);
+        assert!(!there.keep_ended);
         assert!(!there.out_of_reach && there.chunks_safe == 4);
         assert_eq!(told(request("cancelled", &up), NOW).kept_until, None);
         assert_eq!(told(request("delivered", &[]), later).kept_until, None);

@@ -46,7 +46,7 @@ pub(super) fn with_left_out(
             own.files += there.files;
             own.bytes += there.bytes;
             own.named.extend(there.named);
-            own.named.truncate(super::LEFT_OUT_NAMED_MAX);
+            own.named.truncate(super::omitted::LEFT_OUT_NAMED_MAX);
             Some(own)
         }
         (own, there) => own.or(there),

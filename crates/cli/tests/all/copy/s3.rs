@@ -119,6 +119,43 @@ async fn narrow_store() -> Server {
     .await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn set_user_id_bits_that_no_listing_tells_are_counted() {
+    let server = Server::start(|asked| {
+        let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
+        let about = "etag: \"e\"\r\nx-amz-meta-mode: 0104755\r\n";
+        match (&*asked.method, path) {
+            ("HEAD" | "GET", "/b/t/a") => Answer::sized(200, about, "bytes"),
+            ("GET", _) if query.contains("list-type=2") => Answer::sized(
+                200,
+                "",
+                "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>t/a</Key>\
+                 <LastModified>2025-01-01T00:00:00.000Z</LastModified><ETag>\"e\"</ETag>\
+                 <Size>5</Size></Contents></ListBucketResult>",
+            ),
+            _ => Answer::sized(404, "", ""),
+        }
+    })
+    .await;
+    let world = World::new();
+    let mut command = world.cp(["-p", "s3://b/t", "t"]);
+    command.env("AWS_ENDPOINT_URL", server.url());
+    command.env("AWS_ACCESS_KEY_ID", "k");
+    command.env("AWS_SECRET_ACCESS_KEY", "s");
+    let output = block_in_place(|| command.output().unwrap());
+    let lines = lines_of(&output);
+    assert_eq!(
+        fs::read_to_string(world.path("t/a")).unwrap(),
+        "bytes",
+        "{lines}"
+    );
+    assert_eq!(output.status.code(), Some(6), "{lines}");
+    assert!(
+        lines.contains("set-user-ID and set-group-ID bits of 1 file"),
+        "{lines}"
+    );
+}
+
 /// Runs `posthaste cp` to or from a server.
 fn cp(world: &World, server: &Server, arguments: [&str; 2]) -> Output {
     let mut command = world.cp(arguments);

@@ -563,6 +563,61 @@ async fn ranges_of_two_versions_are_no_file() {
     );
 }
 
+/// Counts an answer, which tells of the first version.
+fn first(answered: &AtomicU32, tells: &dyn Fn(u32) -> String) -> String {
+    answered.fetch_add(1, SeqCst);
+    tells(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_while_one_answer_is_read_is_no_file() {
+    let time = |second: u32| format!("last-modified: Wed, 01 Jan 2025 00:00:0{second} GMT\r\n");
+    // A small file is looked at again where it is of this minute.
+    let new = |second: u32| format!("last-modified: Wed, 01 Jan 2200 00:00:0{second} GMT\r\n");
+    let weak = |version: u32| format!("etag: W/\"e-{version}\"\r\n");
+    type Tells = Box<dyn Fn(u32) -> String + Send + Sync>;
+    let cases: [(usize, Tells, bool); 5] = [
+        (20 << 20, Box::new(time), true),
+        (20 << 20, Box::new(weak), true),
+        (20 << 20, Box::new(|_| String::new()), false),
+        (1 << 20, Box::new(new), true),
+        (1 << 20, Box::new(time), false),
+    ];
+    for (size, tells, is_seen) in cases {
+        let asked_for = Arc::new(AtomicU32::new(0));
+        let answered = Arc::clone(&asked_for);
+        let server = Server::start(move |asked| match &*asked.method {
+            // The answer is one, and the file another when it ends.
+            "GET" => serve(asked, &first(&answered, &tells), &content(size)),
+            _ => {
+                let headers = tells(answered.load(SeqCst).min(1)) + "accept-ranges: bytes\r\n";
+                Answer::sized(200, &headers, content(size))
+            }
+        })
+        .await;
+        let endpoint = web(&server).await;
+        let entry = endpoint.stat(b"big", true).await.unwrap().unwrap();
+        let read = match size < 8 << 20 {
+            true => endpoint.get(b"big", &entry).await.map(drop),
+            false => {
+                let reader = endpoint.open(b"big", &entry).await.unwrap();
+                let body = reader.read(0..entry.size).await.unwrap();
+                body.try_for_each(async |_| Ok(())).await.unwrap();
+                reader.confirm().await
+            }
+        };
+        match is_seen {
+            true => assert_eq!(says(read, "changed").kind(), ErrorKind::Changed),
+            false => read.unwrap(),
+        }
+    }
+    shown(
+        "web",
+        "a file is written in place while one answer with it is read",
+        End::Refused,
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_are_of_one_version_only_where_a_change_would_show() {
     for (about, is_sure) in [

@@ -34,8 +34,8 @@ pub(super) async fn refuse(
     if system.is_none() || system != into.system() {
         return Ok(());
     }
-    let lies_at = retried(shared, || from.real_path(b"")).await?;
-    let goes_to = retried(shared, || into.real_path(to)).await?;
+    let lies_at = folded(&retried(shared, || from.real_path(b"")).await?);
+    let goes_to = folded(&retried(shared, || into.real_path(to)).await?);
     let error = match entry.kind {
         Kind::Directory if is_within(&goes_to, &lies_at) => {
             is_inside(from.show(b""), "it can't be copied into itself")
@@ -47,6 +47,25 @@ pub(super) async fn refuse(
         Kind::Directory | Kind::File | Kind::Link | Kind::Special => return Ok(()),
     };
     Err(error)
+}
+
+/// Returns an absolute path without `.` and `..`: what a server leaves of those stands behind
+/// directories that are not there, and so are no links. Keys of objects are no such paths.
+fn folded(path: &[u8]) -> Vec<u8> {
+    let mut names: Vec<&[u8]> = Vec::new();
+    let has_dots = |name: &[u8]| matches!(name, b"." | b"..");
+    let steps = || path.split(|&byte| byte == b'/');
+    if !path.starts_with(b"/") || !steps().any(has_dots) {
+        return path.to_vec();
+    }
+    for name in steps() {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    [b"/", &names.join(&b'/')[..]].concat()
 }
 
 fn is_inside(shown: String, cause: &'static str) -> Error {
@@ -332,7 +351,19 @@ fn is_within(path: &[u8], directory: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ends_of, ends_with, is_within};
+    use super::{ends_of, ends_with, folded, is_within};
+
+    #[test]
+    fn what_leads_out_again_is_not_inside() {
+        let goes = |to: &[u8]| is_within(&folded(to), b"/home/u/src");
+        assert!(!goes(b"/home/u/src/new/../../dst"));
+        assert!(goes(b"/home/u/src/new/../dst"));
+        assert!(goes(b"/home/u/dst/.././src/x"));
+        assert_eq!(folded(b"/../.."), b"/");
+        for same in [&b"/home//u"[..], b"bucket/a/../b", b""] {
+            assert_eq!(folded(same), same);
+        }
+    }
 
     #[test]
     fn a_path_ends_as_another_by_whole_names() {
