@@ -1,10 +1,10 @@
 //! Registers depots: those that an operator adds, and relays that register themselves.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use posthaste_api as api;
 use posthaste_core::contract::{DepotPrices, DepotTerms, EgressPrice, Input, Windows};
-use posthaste_endpoint::{Error, ErrorKind, Result, relay::Fingerprint};
+use posthaste_endpoint::{Error, ErrorKind, Locus, Result};
 use posthaste_journal::DepotRecord;
 use posthaste_types::{ByteRate, Bytes, DepotId};
 use tokio::sync::mpsc;
@@ -13,18 +13,27 @@ use crate::{
     circuits,
     depots::{self, Depot, Viewer, name_of_owners, split_owner},
     driver::Centre,
-    monotonic, secrets, tokens,
+    monotonic, needed, secrets, tokens,
 };
 
 /// Longest name of a depot, in bytes.
 const NAME_BYTES_MAX: usize = 64;
+
+/// Time in which a relay has to say how it is: one that only drips bytes must not keep others
+/// waiting.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Longest name of a failure domain, in bytes, and of a depot with its owner that has a price.
+const DOMAIN_BYTES_MAX: usize = 64;
+const EGRESS_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 
 /// Adds a depot, or changes the facts of the one with that name. The relay is asked for its status
 /// first, so a wrong address, key or secret is reported at once.
 ///
 /// # Errors
 /// Invalid facts; errors of asking the relay; the journal's. [`ErrorKind::PermissionDenied`] for a
-/// depot of somebody else, and for one more than an owner may have.
+/// depot of somebody else, and for one more than an owner may have. [`ErrorKind::Conflict`] for
+/// another relay in the place of one that released datasets need.
 pub(crate) async fn enlist(
     centre: &Arc<Centre>,
     watches: &mpsc::Sender<Arc<Depot>>,
@@ -35,6 +44,11 @@ pub(crate) async fn enlist(
     let (name, owner) = whole_name(&new.name, by)?;
     check_facts(&terms)?;
     let secret = depots::parse_secret(&new.secret, &new.name)?;
+    if let Some(known) = centre.depots.named(&name) {
+        let held = needed::held(&centre.mind(), known.record.id);
+        let shown = (&known.record, &*new.fingerprint);
+        needed::refuse_other(shown, &held, || centre.copy_of_mind(), centre.clock.now())?;
+    }
     let _place = match (by, &owner) {
         (Viewer::Owner(_), Some(owner)) => Some(centre.quotas.reserve_depot(centre, owner, &name)?),
         (Viewer::Operator, _) | (_, None) => None,
@@ -53,22 +67,6 @@ pub(crate) async fn enlist(
         load_max_permille: load_max(&terms)?,
     };
     keep(centre, watches, record, secret).await
-}
-
-/// Returns the depot in the books whose place another relay would take: one of the same name that
-/// shows another key, so that nothing that it holds would be there.
-///
-/// # Errors
-/// An invalid name, or one of somebody else.
-pub(crate) fn replaced(
-    centre: &Centre,
-    by: Viewer<'_>,
-    new: &api::NewDepot,
-) -> Result<Option<Arc<Depot>>> {
-    let (name, _) = whole_name(&new.name, by)?;
-    let known = centre.depots.named(&name);
-    let key = |text: &str| text.parse::<Fingerprint>().ok();
-    Ok(known.filter(|known| key(&known.record.fingerprint) != key(&new.fingerprint)))
 }
 
 /// Records a depot's new address, if it changed: the relay that answers there has its key.
@@ -100,10 +98,8 @@ async fn keep(
             .cause(format!("it is the relay that is called {known} here: it shows the same key, and has one disk"))
             .hint(format!("two names would count as two depots that can't both be lost; to call it {name}, `posthaste depot remove {known}` first")));
     }
-    let status = depots::open(record.clone(), secret, centre.network(), monotonic())?
-        .client
-        .status()
-        .await?;
+    let opened = depots::open(record.clone(), secret, centre.network(), monotonic())?;
+    let status = answered(&record.url, opened.client.status()).await?;
     record.capacity = status.capacity.min(record.capacity);
     let path = depots::secret_path(centre.store.directory(), &record.name);
     secrets::write_private(&path, &format!("{}\n", secrets::to_hex(&secret)))?;
@@ -132,6 +128,17 @@ async fn keep(
         .await?;
     let _ = watches.send(Arc::clone(&depot)).await;
     Ok(depot)
+}
+
+/// Waits for what a relay answers, but not for one that only drips bytes.
+async fn answered<T>(url: &str, asked: impl Future<Output = Result<T>>) -> Result<T> {
+    let answer = tokio::time::timeout(ANSWERS_WITHIN, asked).await;
+    answer.unwrap_or_else(|_| {
+        let within = ANSWERS_WITHIN.as_secs();
+        Err(Error::new(ErrorKind::TimedOut, "reach", url.to_owned())
+            .cause(format!("the relay did not answer within {within} s"))
+            .at(Locus::Network))
+    })
 }
 
 /// Reports a depot's facts to the mind, but not the terms on which it is lent: its own hours belong
@@ -233,6 +240,13 @@ fn read_terms(terms: &api::LentTerms) -> Result<DepotTerms> {
 
 /// Parses the names of failure domains, separated by commas.
 fn domain(text: &str) -> Result<String> {
+    let is_long = |name: &str| name.trim().len() > DOMAIN_BYTES_MAX;
+    if text.chars().any(char::is_control) || text.split(',').any(is_long) {
+        let error = Error::new(ErrorKind::Invalid, "read", "failure domains");
+        return Err(error.cause(format!(
+            "a name has at most {DOMAIN_BYTES_MAX} bytes, and no control characters"
+        )));
+    }
     DepotTerms::tidy_domain(text).ok_or_else(|| {
         let most = DepotTerms::DOMAINS_MAX;
         let error = Error::new(ErrorKind::Invalid, "read", "failure domains");
@@ -249,6 +263,12 @@ fn read_prices(terms: &api::LentTerms) -> Result<DepotPrices> {
         return Err(error.cause(format!("there are more than {EGRESS_MAX}")));
     }
     let to = |(to, usd): (&String, &f64)| {
+        if to.len() > EGRESS_NAME_BYTES_MAX || to.chars().any(char::is_control) {
+            let error = Error::new(ErrorKind::Invalid, "read", "prices for what leaves");
+            return Err(
+                error.cause("one names no depot: its name is too long, or has control characters")
+            );
+        }
         Ok(EgressPrice {
             to: to.clone(),
             micro_usd: micro_usd(Some(*usd))?,
@@ -405,6 +425,36 @@ fn micro_usd(usd: Option<f64>) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_that_only_drips_is_not_waited_for() {
+        let url = "https://drip.example";
+        let error = answered(url, std::future::pending::<Result<()>>()).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(error.to_string().contains("within 10 s"), "{error}");
+        answered(url, std::future::ready(Ok(()))).await.unwrap();
+    }
+
+    #[test]
+    fn names_in_terms_are_bounded_as_others_are() {
+        let terms = |domain: &str, to: &str| api::LentTerms {
+            domain: Some(domain.to_owned()),
+            usd_per_gb_out_to: [(to.to_owned(), 0.1)].into(),
+            ..api::LentTerms::default()
+        };
+        let is_right = |domain: &str, to: &str| check_facts(&terms(domain, to)).is_ok();
+        let (long, longest) = ("d".repeat(65), "t".repeat(130));
+        assert!(is_right(&format!("{}, campus", &long[1..]), &longest[1..]));
+        for (domain, to) in [
+            (&*long, "home"),
+            ("campus", &*longest),
+            ("a\u{1b}[31m", "home"),
+            ("a", "h\n"),
+        ] {
+            assert!(!is_right(domain, to), "{domain:?} {to:?}");
+        }
+    }
 
     #[test]
     fn a_name_belongs_to_whoever_gives_it_and_to_nobody_else() {

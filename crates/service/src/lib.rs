@@ -35,6 +35,7 @@ mod members;
 mod meter;
 mod meters;
 mod movers;
+mod needed;
 mod oidc;
 mod omissions;
 mod opened;

@@ -1,6 +1,9 @@
 //! Relays that register by an invitation, and report their status from time to time.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
 
 use posthaste_api as api;
 use posthaste_endpoint::{
@@ -24,9 +27,21 @@ use crate::{
 pub(crate) struct Members {
     centre: Arc<Centre>,
     watches: mpsc::Sender<Arc<Depot>>,
-    /// Admits one new relay at a time: an invitation is good for one relay, however many come at
-    /// once.
-    door: Mutex<()>,
+    doors: Doors,
+}
+
+/// Doors that admit one new relay of a name at a time: an invitation is good for one relay, however
+/// many come at once. Who waits for a slow relay keeps nobody else out.
+#[derive(Default)]
+struct Doors(std::sync::Mutex<BTreeMap<String, Arc<Mutex<()>>>>);
+
+impl Doors {
+    /// Returns the door of a name. Doors at which nobody stands are forgotten.
+    fn of(&self, name: &str) -> Arc<Mutex<()>> {
+        let mut doors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.retain(|_, door| Arc::strong_count(door) > 1);
+        Arc::clone(doors.entry(name.to_owned()).or_default())
+    }
 }
 
 impl Members {
@@ -34,7 +49,7 @@ impl Members {
         Self {
             centre,
             watches,
-            door: Mutex::default(),
+            doors: Doors::default(),
         }
     }
 
@@ -42,7 +57,8 @@ impl Members {
     pub(crate) async fn register(&self, token: &str, body: RegisterBody) -> Result<()> {
         let subject = || format!("depot {}", body.name);
         check_protocol("register", body.protocol, &subject())?;
-        let _door = self.door.lock().await;
+        let door = self.doors.of(&body.name);
+        let _door = door.lock().await;
         let centre = &self.centre;
         let state = centre.store.directory();
         let invite = invites::show(
@@ -64,6 +80,9 @@ impl Members {
         let depot = enlisted.map_err(|cause| {
             if let Err(error) = before.put_back(state, &body.name) {
                 tracing::warn!("{error}");
+            }
+            if cause.kind() == ErrorKind::Conflict {
+                return cause;
             }
             Error::new(cause.kind(), "reach", body.url.clone())
                 .cause(cause)
@@ -97,7 +116,8 @@ impl Members {
             Error::new(ErrorKind::Unauthenticated, "hear", subject()).cause(why)
         })?;
         if body.url != depot.record.url {
-            let _door = self.door.lock().await;
+            let door = self.doors.of(&body.name);
+            let _door = door.lock().await;
             follow(centre, &self.watches, &depot, body.url)
                 .await?
                 .joined();
@@ -127,4 +147,23 @@ fn check_protocol(operation: &'static str, protocol: u32, subject: &str) -> Resu
             "the {older} is too old: the relay speaks version {protocol} of what relays say, the service {PROTOCOL}"
         ))
         .hint(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_a_slow_relay_keeps_out_no_other_name() {
+        let doors = Doors::default();
+        let desk = doors.of("desk@alice");
+        let waits = desk.lock().await;
+        assert!(doors.of("desk@alice").try_lock().is_err());
+        assert!(doors.of("desk@bob").try_lock().is_ok());
+        drop(waits);
+        assert!(doors.of("desk@alice").try_lock().is_ok());
+        drop(desk);
+        doors.of("home");
+        assert_eq!(doors.0.lock().unwrap().len(), 1);
+    }
 }

@@ -297,3 +297,41 @@ fn a_service_that_relays_can_not_reach_invites_none() {
     let (code, line) = failure(&service.run(&["depot", "invite", "campus"]));
     assert!(code != 0 && line.contains("--source-listen"), "{line}");
 }
+
+#[test]
+fn another_relay_takes_no_name_of_one_that_released_data_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let source = folder.join("results");
+    make_tree(&source, 3, 1);
+    let (service, _campus, _) = joined(folder, "60M");
+    let words = "--to elsewhere --via campus --code 1+0 --deadline 5m --release when-safe --json";
+    let mut asked = vec!["offload", source.to_str().unwrap()];
+    asked.extend(words.split(' '));
+    service.json(&asked);
+    service.wait_until("r1", |request| request["state"] == "released");
+    let before = service.json(&["depot", "list", "--json"])[0]["fingerprint"].clone();
+    let other = Relay::start(folder, "other", "1G", "60M");
+    let word = |key: &str| other.process.ready[key].as_str().unwrap().to_owned();
+    let (url, key, secret) = (word("url"), word("fingerprint"), word("secret_file"));
+    let added = ["depot", "add", "campus", &url, "--fingerprint", &key];
+    let output = service.run(&[&added[..], &["--secret-file", &secret]].concat());
+    let said = text(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("r1 would not be safe"),
+        "{said}"
+    );
+    // Nor by an invitation.
+    let (file, _) = invite(&service, folder, "campus");
+    let (code, line) = failure_after_ready(&join(folder, "third", &file));
+    assert!(
+        code == 1 && line.contains("r1 would not be safe"),
+        "{code} {line}"
+    );
+    let after = service.json(&["depot", "list", "--json"]);
+    assert_eq!(after[0]["fingerprint"], before, "{after}");
+    assert_eq!(
+        service.json(&["status", "r1", "--json"])["state"],
+        "released"
+    );
+}

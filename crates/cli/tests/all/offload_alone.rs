@@ -376,7 +376,8 @@ fn of_two_that_release_one_source_at_least_one_has_all_of_it() {
     let centre = Centre::with("40M", "40M", 0);
     make_tree(&centre.folder.path().join("a"), 4);
     let whole = picture(&centre.folder.path().join("a"));
-    // The first may have removed it before the second is read: then that is told at once.
+    // The first may have removed some or all of it before the second looks: then that is told at once, or
+    // the second takes the rest.
     let both = ["b", "c"].map(|to| (to, moves(&centre, "a", to, &[])));
     let said = both[1].1.as_ref().err();
     assert!(
@@ -402,8 +403,10 @@ fn of_two_that_release_one_source_at_least_one_has_all_of_it() {
             );
             continue;
         }
-        kept += 1;
-        assert_eq!(picture(&centre.folder.path().join(to)), whole, "{ended}");
+        // The second takes what it finds: some may have left already.
+        let there = picture(&centre.folder.path().join(to));
+        assert!(there.iter().all(|file| whole.contains(file)), "{ended}");
+        kept += usize::from(there == whole);
     }
     assert!(kept > 0 && !centre.folder.path().join("a").exists());
 }

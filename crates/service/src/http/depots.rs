@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use posthaste_api as api;
-use posthaste_core::contract::{Drain, Input, Outbox, ReleasePolicy, RequestState, RequestView};
+use posthaste_core::contract::{Drain, Input};
 use posthaste_endpoint::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
@@ -17,13 +17,10 @@ use crate::{
     circuits,
     depots::{self, Depot},
     driver::Centre,
-    enlist::{check_terms, enlist, replaced},
-    invites, render,
+    enlist::{check_terms, enlist},
+    invites, needed, render,
     tokens::Caller,
 };
-
-/// Most requests that a refusal names.
-const NEEDED_NAMED_MAX: usize = 10;
 
 /// Lists the depots in the books: everybody's, and one's own. Who operates sees all.
 #[utoipa::path(get, path = "/v1/depots", operation_id = "list_depots", tag = "depots", security(("bearer" = ["read"])),
@@ -48,6 +45,7 @@ pub(crate) async fn list(
 /// owner, is called `NAME@OWNER`, and only that owner's requests use it.
 #[utoipa::path(post, path = "/v1/depots", operation_id = "add_depot", tag = "depots", security(("bearer" = ["submit"])), request_body = api::NewDepot,
     responses((status = 200, body = api::Depot), (status = 401, body = api::Problem),
+        (status = 409, body = api::Problem, description = "It is a relay that has another name here, or shows another key than the one of this name, without which a released dataset would not be safe"),
         (status = 403, body = api::Problem, description = "The owner has as many depots as the quota allows, or the address is one that nobody may name"),
         (status = 422, body = api::Problem), (status = 502, body = api::Problem)))]
 pub(crate) async fn add(
@@ -56,9 +54,6 @@ pub(crate) async fn add(
     Json(new): Json<api::NewDepot>,
 ) -> Answer<Json<api::Depot>> {
     let centre = &desk.centre;
-    if let Some(known) = replaced(centre, caller.viewer(), &new)? {
-        refuse_needed(centre, &known)?;
-    }
     let depot = enlist(centre, &desk.watches, new, caller.viewer()).await?;
     Ok(Json(render::depot(centre, &depot)))
 }
@@ -87,7 +82,9 @@ pub(crate) async fn remove(
     let centre = &desk.centre;
     let depot = to_change(centre, &caller, "remove depot", &name)?;
     if !how.force {
-        refuse_needed(centre, &depot)?;
+        let held = needed::held(&centre.mind(), depot.record.id);
+        let copy = || centre.copy_of_mind();
+        needed::refuse_removal(&depot.record, &held, copy, centre.clock.now())?;
     }
     centre
         .store
@@ -123,62 +120,6 @@ fn to_change(
     let owner = depot.record.owner.as_deref().unwrap_or_default();
     caller.stands_for(owner, || format!("depot {name}"))?;
     Ok(depot)
-}
-
-/// Refuses to remove a depot without which a dataset whose source is gone would not be safe, or out of
-/// reach.
-fn refuse_needed(centre: &Centre, depot: &Depot) -> Result<()> {
-    let id = depot.record.id;
-    let is_held = |view: &RequestView| {
-        let mut shares = view.shares.iter();
-        shares.any(|share| share.depot == id && share.stored > 0)
-    };
-    let is_only = |view: &RequestView| {
-        let mut shares = view.shares.iter();
-        shares.all(|share| share.depot == id || share.stored == 0)
-    };
-    let held: Vec<RequestView> = centre.mind().requests().filter(is_held).collect();
-    if held.is_empty() {
-        return Ok(());
-    }
-    let mut without = centre.copy_of_mind()?;
-    let gone = Input::DepotRemoved { depot: id };
-    without.step(centre.clock.now(), vec![gone], &mut Outbox::default());
-    let is_lost = |view: &RequestView| {
-        let after = without.request(view.request);
-        after.is_some_and(|after| after.is_unsafe || after.chunks_out_of_reach > 0)
-    };
-    let was_released =
-        |view: &RequestView| view.spec.release != ReleasePolicy::Never && !view.source_kept;
-    let is_needed = |view: &&RequestView| match view.state {
-        RequestState::Released => is_lost(view),
-        RequestState::Delivered => {
-            was_released(view) && is_only(view) && view.spec.destinations.contains(&id)
-        }
-        RequestState::Moving
-        | RequestState::Safe
-        | RequestState::Refused
-        | RequestState::Cancelled
-        | RequestState::Failed => false,
-    };
-    let needed: Vec<String> = (held.iter().filter(is_needed))
-        .map(|view| view.request.to_string())
-        .collect();
-    if needed.is_empty() {
-        return Ok(());
-    }
-    let name = &depot.record.name;
-    let named = needed.iter().take(NEEDED_NAMED_MAX).cloned();
-    let named = named.collect::<Vec<_>>().join(", ");
-    let named = match needed.len().saturating_sub(NEEDED_NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    };
-    Err(Error::new(ErrorKind::Conflict, "remove depot", name.clone())
-        .cause(format!("{named} would not be safe without what it holds, and the source is gone"))
-        .hint(format!(
-            "`posthaste depot drain {name} --move` brings that elsewhere, or pull it first; --force removes the depot all the same"
-        )))
 }
 
 /// Drains a depot: nothing new goes there, what is under way ends, and what it holds counts and is given
