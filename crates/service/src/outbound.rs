@@ -14,6 +14,7 @@ mod hosts;
 mod left_out;
 mod listed;
 pub(crate) mod measure;
+mod mounts;
 pub(crate) mod onward;
 mod own;
 mod pace;

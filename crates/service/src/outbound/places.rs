@@ -19,7 +19,7 @@ use posthaste_endpoint::{Error, ErrorKind, Location, Locus, Result};
 use posthaste_journal::RequestRecord;
 use posthaste_types::RequestId;
 
-use super::{ahead::LOOK_WITHIN, submit};
+use super::{ahead::LOOK_WITHIN, mounts, submit};
 use crate::{
     credentials::{Behalf, apart},
     inbound::look,
@@ -140,7 +140,7 @@ fn conflict(shown: &str, other: RequestId, does: &str) -> Error {
 }
 
 /// Returns the places under which a request writes, and which it empties. A path through symbolic
-/// links also reserves its target.
+/// links or a second mount also reserves its target.
 pub(crate) fn places(record: &RequestRecord, behalf: &Behalf) -> Vec<String> {
     let real = |path: &Path| {
         let real = seen_soon(behalf, path);
@@ -238,11 +238,11 @@ fn seen_soon(behalf: &Behalf, path: &Path) -> Option<PathBuf> {
     found.ok()?.ok()?
 }
 
-/// Resolves a path whose end does not exist yet.
+/// Resolves a path whose end does not exist yet. What is mounted in several places has one name.
 fn real_path(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {
-            return real.join(rest);
+            return mounts::by_first_mount(&real).join(rest);
         }
     }
     path.to_owned()
@@ -321,8 +321,9 @@ mod tests {
         let real = folder.path().canonicalize().unwrap();
         std::fs::create_dir(real.join("data")).unwrap();
         std::os::unix::fs::symlink("data", real.join("link")).unwrap();
+        let wanted = mounts::by_first_mount(&real).join("data/run/1");
         for path in ["link/run/1", "data/run/1"] {
-            assert_eq!(real_path(&real.join(path)), real.join("data/run/1"));
+            assert_eq!(real_path(&real.join(path)), wanted);
         }
     }
 

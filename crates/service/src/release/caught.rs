@@ -109,14 +109,17 @@ pub(super) fn remove(path: &Path, is_it: impl Fn(&fs::Metadata) -> bool) -> io::
     match fs::rename(path, &aside) {
         Ok(()) => {}
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(true),
-        // A full disk may take no longer name.
+        // A full disk may take no longer name. Then it is looked at where it is, right before.
         Err(cause)
             if matches!(
                 cause.kind(),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
             ) =>
         {
-            return fs::remove_file(path).map(|()| true);
+            return match is_it(&fs::symlink_metadata(path)?) {
+                true => fs::remove_file(path).map(|()| true),
+                false => Ok(false),
+            };
         }
         Err(cause) => return Err(cause),
     }

@@ -613,7 +613,7 @@ async fn what_is_written_while_one_answer_is_read_is_no_file() {
     }
     shown(
         "web",
-        "a file is written in place while one answer with it is read",
+        "a file is written in place while one answer with it is read, and its ETag or its second shows that",
         End::Refused,
     );
 }
