@@ -44,10 +44,11 @@ pub(crate) async fn enlist(
     let (name, owner) = whole_name(&new.name, by)?;
     check_facts(&terms)?;
     let secret = depots::parse_secret(&new.secret, &new.name)?;
-    if let Some(known) = centre.depots.named(&name) {
+    let known = centre.depots.named(&name);
+    if let Some(known) = known.filter(|known| needed::is_other(&known.record, &new.fingerprint)) {
         let held = needed::held(&centre.mind(), known.record.id);
-        let shown = (&known.record, &*new.fingerprint);
-        needed::refuse_other(shown, &held, || centre.copy_of_mind(), centre.clock.now())?;
+        let copy = || centre.copy_of_mind();
+        needed::refuse_other(&known.record, &held, copy, centre.clock.now())?;
     }
     let _place = match (by, &owner) {
         (Viewer::Owner(_), Some(owner)) => Some(centre.quotas.reserve_depot(centre, owner, &name)?),

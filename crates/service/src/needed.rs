@@ -37,21 +37,23 @@ pub(crate) fn refuse_removal(
     refuse(depot, held, ("remove depot", &hint), copy, now)
 }
 
+/// Returns whether what shows this key is another relay than a depot.
+pub(crate) fn is_other(known: &DepotRecord, fingerprint: &str) -> bool {
+    let key = |text: &str| text.parse::<Fingerprint>().ok();
+    key(&known.fingerprint) != key(fingerprint)
+}
+
 /// Refuses another relay in the place of a depot that is needed: nothing of what that holds is
 /// there.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`].
 pub(crate) fn refuse_other(
-    (known, fingerprint): (&DepotRecord, &str),
+    known: &DepotRecord,
     held: &[RequestView],
     copy: impl FnOnce() -> Result<Mind>,
     now: Timestamp,
 ) -> Result<()> {
-    let key = |text: &str| text.parse::<Fingerprint>().ok();
-    if key(&known.fingerprint) == key(fingerprint) {
-        return Ok(());
-    }
     let name = &known.name;
     let hint = format!(
         "it is another relay, as it shows another key: call it otherwise, or `posthaste depot drain {name} --move` first"

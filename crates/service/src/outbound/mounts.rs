@@ -54,10 +54,10 @@ pub(super) fn by_first_mount(path: &Path) -> PathBuf {
 fn named_in(table: &str, path: &Path) -> PathBuf {
     let mounts: Vec<Mount> = table.lines().filter_map(Mount::parse).collect();
     // Of mounts in one place the last is seen.
-    let lengths = mounts
+    let above = mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.seen_at));
-    let Some(mount) = lengths.max_by_key(|mount| mount.seen_at.as_os_str().len()) else {
+    let Some(mount) = above.max_by_key(|mount| mount.seen_at.as_os_str().len()) else {
         return path.to_owned();
     };
     let Ok(rest) = path.strip_prefix(&mount.seen_at) else {
